@@ -1,1 +1,1 @@
-"""A Kubernetes control plane and nodes that it serves: run.py."""
+"""A Kubernetes control plane and its nodes: run.py."""

@@ -1,4 +1,4 @@
-"""Where everything is. All nodes are doubles of one node: inside of each the same addresses mean the same.
+"""All addresses. All nodes are copies of one node: in each the same addresses mean the same.
 
     node     eth0 10.251.0.11 --- there 10.251.0.20: the pods of other nodes
      |  |
@@ -24,7 +24,7 @@ THERE = {4: "10.251.0.20", 6: "fd00:251::20"}
 NODE_LENGTH = {4: 24, 6: 64}
 # An address of the node that is not its primary one.
 SECOND = {4: "10.251.7.7", 6: "fd00:251:7::7"}
-# What pods send everything to.
+# The pods' default gateway.
 GATEWAY = {4: "169.254.1.1", 6: "fe80::1"}
 
 POD = {4: "10.244.1.2", 6: "fd00:244:1::2"}
@@ -41,10 +41,10 @@ def backends(family):
 
 
 def length(family):
-    """Of one address."""
+    """The prefix length of a single address."""
     return 32 if family == 4 else 128
 
 
 def endpoint(address, port):
-    """As it is written in results."""
+    """The form in which results have it."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

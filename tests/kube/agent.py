@@ -13,7 +13,7 @@ STOP_SECONDS = 30
 
 
 class Agent(World):
-    """Programs of its pods are in a cgroup of their own, to which the agent attaches; nobody else's are."""
+    """Programs of its pods are in a cgroup of their own, to which the agent attaches; no other programs are."""
 
     def __init__(self, *of_world):
         super().__init__(*of_world)
@@ -42,7 +42,7 @@ class Agent(World):
         self.processes.remove(self.services)
 
     def clear_services(self):
-        """Nothing of them is left."""
+        """Removes all programs and tables."""
         run(self.program, "agent", "--detach", "--pins", self.pins, "--socket", self.socket)
 
     def stop(self):

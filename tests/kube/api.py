@@ -26,7 +26,7 @@ PATHS = {
 
 
 class Api:
-    """One connection a thread; each is made inside of the namespace and then used from here."""
+    """One connection for each thread; each is made in the namespace and then used from here."""
 
     def __init__(self, namespace, authority, token):
         self.namespace = namespace
@@ -42,7 +42,7 @@ class Api:
         return self.ask("POST", KINDS, text, "application/yaml")
 
     def is_served(self, kind, namespace):
-        """Whether there are objects of this kind by now, if only none."""
+        """Whether the API server already knows this kind, even if there are no objects of it."""
         return self.send("GET", PATHS[kind].format(namespace), None, None)[0] == http.client.OK
 
     def replace(self, thing):
@@ -64,7 +64,7 @@ class Api:
             return False
 
     def each(self, function, things):
-        """What the function returns for each thing, several at once."""
+        """The function's result for each thing; several run at once."""
         with ThreadPoolExecutor(THREADS) as threads:
             return list(threads.map(function, things))
 
@@ -75,7 +75,7 @@ class Api:
         return json.loads(answer)
 
     def send(self, method, path, body, kind):
-        """A connection that the server has closed meanwhile is made anew, once."""
+        """Connects again, once, if the server has closed the connection meanwhile."""
         headers = {"Authorization": f"Bearer {self.token}"}
         if body is not None:
             body, headers["Content-Type"] = encoded(body), kind
@@ -95,7 +95,7 @@ class Api:
         if getattr(self.local, "connection", None) is None:
             connection = http.client.HTTPSConnection(CONTROL, API_PORT, context=self.tls, timeout=30)
             plain = self.namespace.call(lambda: socket.create_connection((CONTROL, API_PORT), timeout=30))
-            # Head and body are two segments, and the second is not to wait for a delayed acknowledgement of the first.
+            # Head and body are two segments; the second must not wait for a delayed acknowledgement of the first.
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sock = self.tls.wrap_socket(plain, server_hostname=CONTROL)
             self.local.connection = connection
@@ -111,5 +111,5 @@ def place(thing):
 
 
 def encoded(body):
-    """Text is sent as it is, all else as JSON."""
+    """Text is sent unchanged, everything else as JSON."""
     return (body if isinstance(body, str) else json.dumps(body)).encode()

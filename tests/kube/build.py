@@ -3,8 +3,8 @@
 
   tests/kube/build.py           does nothing if they are there and of the versions in the go.mod below modules/
 
-go.mod and go.sum name every byte that goes in. The first build takes about ten minutes on two processors, and six more
-for Istio.
+go.mod and go.sum fix the content of every source. The first build takes about ten minutes on two processors, and six
+more for Istio.
 """
 
 import os
@@ -32,12 +32,12 @@ class Module:
     """A folder with go.mod and go.sum, and the programs that are built from it: their packages by their names."""
 
     folder: Path
-    # go completes go.mod while it builds: a copy is what it works in.
+    # go changes go.mod while it builds, so it works in a copy.
     source: Path
-    # What the programs are built from; another content means another build.
+    # A copy of the go.mod and go.sum of the last build; if these differ, the programs are built again.
     stamp: Path
     programs: dict
-    # Where go.mod says which version is wanted.
+    # The go.mod that says which version is wanted.
     version_line: re.Pattern
 
     def version(self):
@@ -47,7 +47,7 @@ class Module:
         return found.groups()
 
     def constants(self):
-        """What the programs are told about themselves, as their own builds do it."""
+        """Values of Go variables that the linker sets, such as versions, as in the programs' own builds."""
         raise NotImplementedError
 
     def wanted_stamp(self):
@@ -80,7 +80,7 @@ class Module:
         self.stamp.write_text(self.wanted_stamp())
 
     def finish(self, go):
-        """What is wanted beside the programs."""
+        """Further files that the tests need."""
 
 
 class Kubernetes(Module):
@@ -92,7 +92,7 @@ class Kubernetes(Module):
     version_line = re.compile(r"^require k8s\.io/kubernetes (v1\.(\d+)\.\d+)$", re.MULTILINE)
 
     def constants(self):
-        """Programs refuse to work with one whose version is unknown."""
+        """Programs refuse to work with a server whose version is unknown."""
         whole, minor = self.version()
         return {"k8s.io/component-base/version.gitVersion": whole, "k8s.io/component-base/version.gitMajor": "1",
                 "k8s.io/component-base/version.gitMinor": minor, "k8s.io/client-go/pkg/version.gitVersion": whole}
@@ -107,7 +107,7 @@ class Istio(Module):
     programs = {name: f"istio.io/istio/pilot/cmd/{name}" for name in ("pilot-agent", "pilot-discovery")}
     # Istio itself has no version that go accepts; its interfaces are released along with it.
     version_line = re.compile(r"^replace istio\.io/api => istio\.io/api v(1\.\d+\.\d+)$", re.MULTILINE)
-    # What an image and a chart would bring: Envoy's first configuration, and the kinds of objects.
+    # Files that an image and a chart would contain: Envoy's bootstrap configuration, and the CustomResourceDefinitions.
     bootstrap, kinds = WORK / "istio" / "envoy_bootstrap.json", WORK / "istio" / "crd-all.gen.yaml"
     files = {"tools/packaging/common/envoy_bootstrap.json": bootstrap,
              "manifests/charts/base/files/crd-all.gen.yaml": kinds}
@@ -139,7 +139,7 @@ def environment():
 
 
 def go_command():
-    """A Go that can fetch the release that go.mod asks for, if it is not that one itself."""
+    """A Go of the release that go.mod requires, or one that can fetch it."""
     go = program("go")
     found = re.search(r"go1\.(\d+)", subprocess.run([go, "version"], capture_output=True, text=True).stdout)
     if not found or int(found.group(1)) < OLDEST_GO:

@@ -1,8 +1,8 @@
-"""What has been checked, and what was found wrong."""
+"""Checks and failures."""
 
 from testkit.console import say
 
-# Of each part; the others are in the JSON file.
+# Failures that are printed for each part; the others are in the JSON file.
 MOST_SHOWN = 25
 
 
@@ -13,7 +13,7 @@ class Checks:
         self.figures = {}
 
     def check(self, is_right, text):
-        """The text says what was expected, what was seen, and where; or is a function that does."""
+        """The text, or a function that returns it, says what was expected, what was seen, and where."""
         if is_right:
             self.passed += 1
             return

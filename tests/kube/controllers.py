@@ -1,4 +1,4 @@
-"""Pods instead of slices: what the real EndpointSlice controller makes of them is what is balanced."""
+"""Pods instead of slices: the real EndpointSlice controller makes the slices that are balanced."""
 
 from kube import addresses as at
 from kube.marker import Marker
@@ -8,7 +8,7 @@ from testkit import wait
 from testkit.console import say
 
 NAMESPACE = "pods"
-# Until the controller has written slices. It waits a moment for more.
+# Time until the controller has written slices. It waits for further changes before it writes.
 SLICE_SECONDS = 60
 TIMES = 120
 
@@ -28,7 +28,7 @@ class Bench:
         self.api.create(namespace(NAMESPACE))
 
     def one_name_two_ports(self):
-        """A named port that is another number in another Pod: the controller makes a slice for each."""
+        """A named port with another number in another Pod: the controller makes a slice for each number."""
         web = self.service("named", targetPort="web")
         for number, port in enumerate(at.BACKEND_PORTS[:2]):
             self.pod("named", number, port)
@@ -36,7 +36,7 @@ class Bench:
                      "a named port with two numbers")
 
     def comes_and_goes(self):
-        """A Pod becomes ready, ceases to be, and is deleted."""
+        """A Pod becomes ready, then not ready, and is deleted."""
         web, port = self.service("coming", targetPort=at.BACKEND_PORTS[0]), at.BACKEND_PORTS[0]
         first, second = self.pod("coming", 2, port), self.pod("coming", 3, port, is_ready=False)
         names = [at.endpoint(at.HERE[4][number], port) for number in (2, 3)]
@@ -61,7 +61,7 @@ class Bench:
         return self.api.create(service(NAMESPACE, name, selector={"app": name}, ports=ports, **spec))
 
     def pod(self, app, number, port, is_ready=True):
-        """Bound to the node, and made to run by hand: nobody starts containers here."""
+        """A Pod that is bound to the node; its status is written by the test, since no kubelet starts containers."""
         made = self.api.create({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": f"{app}-{number}", "namespace": NAMESPACE, "labels": {"app": app}},
@@ -78,7 +78,7 @@ class Bench:
             "conditions": [{"type": kind, "status": word} for kind in ("Ready", "ContainersReady")]})
 
     def reaches(self, web, wanted, what):
-        """First the controller, then the worlds, and then they are asked."""
+        """Waits for the controller, then for the worlds, and then probes them."""
         wait.until(lambda: self.ready_endpoints(web) == wanted - {"refused"}, f"slices for {what}", SLICE_SECONDS)
         self.marker.wait(self.worlds)
         probe = {"how": "tcp", "host": web["spec"]["clusterIPs"][0], "port": 80, "times": TIMES}

@@ -14,13 +14,13 @@ from testkit.process import Process
 BRIDGE = "br0"
 ETCD = "http://127.0.0.1:2379"
 START_SECONDS = 60
-# No more of them than tests need: slices are made from Pods, and namespaces can be used at once.
+# Only the controllers that the tests need: slices are made from Pods, and namespaces can be used at once.
 CONTROLLERS = ("endpointslice-controller", "serviceaccount-controller", "namespace-controller")
 
 
 class ControlPlane:
     def __init__(self, directory, binaries, env, name="cp"):
-        """`name`: of its namespace, one of which a run may have for each of several control planes."""
+        """`name`: the name of its network namespace; a run may have several control planes."""
         self.name = name
         self.directory = directory
         self.binaries = binaries
@@ -51,7 +51,7 @@ class ControlPlane:
         return process
 
     def start_api_server(self):
-        """It is there when this returns."""
+        """The control plane answers when this returns."""
         self.api_server = self.start_process("kube-apiserver", self.api_server_command())
         wait.until(self.api.is_ready, "the API server to be ready", START_SECONDS, self.api_server.must_run)
 
@@ -68,7 +68,7 @@ class ControlPlane:
                 "--authorization-mode=RBAC", "--endpoint-reconciler-type=none",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={keys.accounts}", f"--service-account-signing-key-file={keys.accounts}",
-                # Pods are made as they are, without an account, and bound to their node at once.
+                # Pods are created unchanged, without a service account, and bound to their node at once.
                 "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
 
     def controller_manager(self):
@@ -78,7 +78,7 @@ class ControlPlane:
                 f"--cluster-cidr={','.join(POD_NETWORKS)}"]
 
     def make_node(self):
-        """Every node of the tests is this one."""
+        """All worlds use this node object."""
         labels = {"kubernetes.io/hostname": NODE_NAME, "topology.kubernetes.io/zone": ZONE}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME, "labels": labels}, "spec": {}}
         self.api.create(node)
@@ -93,7 +93,7 @@ class ControlPlane:
 
 
 class Keys:
-    """What the control plane and its clients know each other by."""
+    """Keys and certificates of the control plane and its clients."""
 
     def __init__(self, directory):
         directory.mkdir()

@@ -5,8 +5,8 @@ What is not in this list must be the same in all of them, and what is in it must
 
 from collections import namedtuple
 
-# `applies` is asked with a probe and what the API says of it; `seen` has what those see that differ, in the words of a
-# prober. Whoever is not in `seen` sees what the API says.
+# `applies` gets a probe and the result that the API requires; `seen` has the results of the worlds that differ, in the
+# words of a prober. Worlds that are not in `seen` have the result that the API requires.
 Difference = namedtuple("Difference", "name about applies seen")
 
 SIDESTEP = "sidestep"
@@ -28,56 +28,57 @@ def is_external(probe):
 DIFFERENCES = [
     Difference(
         "source-ranges",
-        "loadBalancerSourceRanges filter packets by their source, which kube-proxy does. Sidestep leaves the load "
-        "balancer's addresses of such a Service to others, and says so.",
+        "A Service with loadBalancerSourceRanges: kube-proxy filters packets by their source. Sidestep does not serve "
+        "the load balancer's addresses of such a Service, and reports that.",
         lambda probe, expected: probe.filtered,
         {SIDESTEP: SILENCE}),
     Difference(
         "local-without-local-udp-on-node",
-        "As local-without-local, by UDP on the node itself: kube-proxy's rule makes send() say EPERM. With Sidestep it "
-        "says ECONNREFUSED.",
+        "As local-without-local, by UDP on the node itself: with kube-proxy's rule send() fails with EPERM, with "
+        "Sidestep with ECONNREFUSED.",
         lambda probe, expected: expected.verdict == "dropped" and is_udp_on_node(probe),
         {SIDESTEP: REFUSED, NFTABLES: FORBIDDEN, IPTABLES: FORBIDDEN}),
     Difference(
         "local-without-local",
-        "A Service with traffic policy Local whose endpoints are all elsewhere: kube-proxy drops what comes, so that "
-        "programs wait for their timeout. Sidestep refuses at once.",
+        "A Service with traffic policy Local whose endpoints are all on other nodes: kube-proxy drops the packets, so "
+        "that programs wait for their timeout. Sidestep refuses at once.",
         lambda probe, expected: expected.verdict == "dropped",
         {SIDESTEP: REFUSED}),
     Difference(
         "external-without-endpoints-udp-on-node",
-        "As external-without-endpoints-on-node, by UDP: kube-proxy's rule in nftables mode makes send() say EPERM.",
+        "As external-without-endpoints-on-node, by UDP: with kube-proxy's rule in nftables mode send() fails with "
+        "EPERM.",
         lambda probe, expected: expected.verdict == "refused" and is_external(probe) and is_udp_on_node(probe),
         {SIDESTEP: REFUSED, NFTABLES: FORBIDDEN, IPTABLES: SILENCE}),
     Difference(
         "external-without-endpoints-on-node",
-        "An external or load balancer's address of a Service without endpoints, asked for on the node itself: in "
-        "iptables mode kube-proxy has no rule for it, and the packet goes where the routes send it. In nftables mode, "
-        "and with Sidestep, it is refused.",
+        "An external or load balancer's address of a Service without endpoints, used on the node itself: in iptables "
+        "mode kube-proxy has no rule for the address, and the packet is routed as any other. In nftables mode, and "
+        "with Sidestep, the connection is refused.",
         lambda probe, expected: expected.verdict == "refused" and is_external(probe) and probe.who == "node",
         {IPTABLES: SILENCE}),
     Difference(
         "without-endpoints-udp-on-node",
-        "A ClusterIP without endpoints by UDP on the node itself: kube-proxy's rule makes send() say EPERM. With "
-        "Sidestep it says ECONNREFUSED, as for a pod.",
+        "A ClusterIP without endpoints by UDP on the node itself: with kube-proxy's rule send() fails with EPERM, "
+        "with Sidestep with ECONNREFUSED, as in a pod.",
         lambda probe, expected: expected.verdict == "refused" and probe.place == "cluster" and is_udp_on_node(probe),
         {SIDESTEP: REFUSED, NFTABLES: FORBIDDEN, IPTABLES: FORBIDDEN}),
     Difference(
         "sendto-without-endpoints",
-        "sendto() on an unconnected UDP socket to a Service without endpoints: kube-proxy rejects the packet, of which "
-        "such a socket hears nothing. Sidestep's sendto() says ECONNREFUSED.",
+        "sendto() on an unconnected UDP socket to a Service without endpoints: kube-proxy rejects the packet, which "
+        "the kernel does not report to such a socket. With Sidestep sendto() fails with ECONNREFUSED.",
         lambda probe, expected: expected.verdict == "refused" and "sendto" in probe.how and probe.is_service,
         {SIDESTEP: REFUSED, NFTABLES: SILENCE, IPTABLES: SILENCE}),
     Difference(
         "loopback-nodeport",
-        "A NodePort at 127.0.0.1, asked for on the node: kube-proxy serves it in iptables mode, and so does Sidestep; "
-        "in nftables mode kube-proxy does not.",
+        "A NodePort at 127.0.0.1, used on the node: kube-proxy serves it in iptables mode, and so does Sidestep; in "
+        "nftables mode kube-proxy does not.",
         lambda probe, expected: probe.place == "loopback" and probe.who == "node" and probe.family == 4,
         {NFTABLES: REFUSED}),
     Difference(
         "loopback6-nodeport",
-        "A NodePort at ::1, asked for on the node: nobody listens there, and that is what one hears. In iptables mode "
-        "kube-proxy drops it if the external traffic policy is Local and no endpoint is.",
+        "A NodePort at ::1, used on the node: no program listens there, so the connection is refused. In iptables "
+        "mode kube-proxy drops it if the external traffic policy is Local and no endpoint is local.",
         lambda probe, expected: probe.place == "loopback" and probe.who == "node" and probe.drops_external,
         {IPTABLES: SILENCE}),
     Difference(
@@ -88,32 +89,32 @@ DIFFERENCES = [
         {NFTABLES: REFUSED}),
     Difference(
         "unserved-port",
-        "A port that a Service does not have, at its ClusterIP: in nftables mode kube-proxy rejects it. In iptables "
-        "mode, and with Sidestep, the packet goes where the routes send it.",
+        "A port that a Service does not have, at its ClusterIP: in nftables mode kube-proxy rejects the packet. In "
+        "iptables mode, and with Sidestep, the packet is routed as any other.",
         lambda probe, expected: probe.place == "unserved",
         {NFTABLES: REFUSED}),
 ]
 
 
 def difference_of(probe, expected):
-    """The one that concerns this probe, or None."""
+    """The difference that applies to this probe, or None."""
     return next((d for d in DIFFERENCES if d.applies(probe, expected)), None)
 
 
 def in_words(expected):
-    """What a prober says where it sees what the API says."""
+    """What a prober reports if it sees what the API requires."""
     if expected.verdict == "served":
         return expected.backends
     return REFUSED if expected.verdict == "refused" else SILENCE
 
 
 def expected_by(kind, probe, expected):
-    """What is to be seen in a world of that kind: names, and whether one of them is to be seen instead of all."""
+    """The expected result in a world of that kind: names, and whether only one of them is expected instead of all."""
     difference = difference_of(probe, expected)
     if difference and kind in difference.seen:
         words, is_sticky = difference.seen[kind], False
     else:
         words, is_sticky = in_words(expected), expected.sticky
-    # An unconnected socket hears nothing of a packet that comes back as refused.
+    # The kernel does not report a refused packet to an unconnected socket.
     is_by_packet = kind != SIDESTEP or not probe.is_service
     return (SILENCE if words == REFUSED and "sendto" in probe.how and is_by_packet else words), is_sticky

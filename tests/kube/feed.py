@@ -1,4 +1,4 @@
-"""Many Services at once, and one change among them: when it has arrived in each world, and what that costs."""
+"""Many Services at once, and one change among them: how long each world takes to apply it, and what that costs."""
 
 import statistics
 import time
@@ -14,14 +14,14 @@ from testkit.failure import Failure
 NAMESPACE = "scale"
 # Services and endpoints of each.
 SIZE, QUICK_SIZE = (1000, 50), (100, 20)
-# Every so many is one whose endpoints are real.
+# One in this many Services has real endpoints.
 REAL_EVERY = 50
 CHANGES, QUICK_CHANGES = 15, 5
 LOAD_SECONDS = 300
 CHANGE_SECONDS = 60
-# Between two changes: kube-proxy writes its rules once a second at most, and that is not what is measured.
+# Pause between two changes: kube-proxy writes its rules once a second at most, and that is not to be measured.
 PAUSE_SECONDS = 2.0
-# Real endpoints are asked so often that none of twelve is missed.
+# Probes of real endpoints: enough that none of twelve is missed.
 TIMES = 240
 
 
@@ -41,7 +41,7 @@ def run(testbed, options, checks):
 
 
 def load(testbed, size, marker, checks):
-    """All of them, as fast as the API server takes them."""
+    """Writes all Services, as fast as the API server accepts them."""
     count, endpoints = size
     api = testbed.control_plane.api
     cpu = {world.kind: procfs.cpu_seconds(world.services.pid) for world in testbed.worlds}
@@ -69,7 +69,7 @@ def create(api, number, count):
 
 
 def unreal(number):
-    """Of endpoints that nobody asks."""
+    """Address of an endpoint that no probe uses."""
     return f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
@@ -78,7 +78,7 @@ def address_of(one):
 
 
 def compare(testbed, real, checks, when):
-    """The endpoints that are real are all there, and nobody else."""
+    """All real endpoints answer, and no others."""
     wanted = {at.endpoint(address, at.BACKEND_PORTS[0]) for address in at.backends(4)}
     probes = [{"how": "tcp", "host": address_of(one), "port": 80, "times": TIMES} for one in real]
     for world in testbed.worlds:
@@ -88,7 +88,7 @@ def compare(testbed, real, checks, when):
 
 
 def restart(testbed, one, marker, checks):
-    """From nothing: how long it takes until a node that has just come up knows them all."""
+    """Start without state: how long a new node takes to apply all Services."""
     for world in testbed.worlds:
         world.end_services()
         world.clear_services()
@@ -129,7 +129,7 @@ def change(testbed, one, count, checks):
 
 
 def account(testbed, checks):
-    """What it takes to know them all."""
+    """The memory of each world's process when it has applied all Services."""
     for world in testbed.worlds:
         kib = resident_kib(world.services.pid)
         checks.figures[f"{world.kind}: resident MiB"] = round(kib / 1024, 1)

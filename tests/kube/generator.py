@@ -7,12 +7,12 @@ from kube.model import PROXY_NAME, SERVICE_NAME
 
 NAMESPACE = "random"
 MOST_ENDPOINTS = 7
-# Of documentation: nobody has them.
+# Documentation addresses: no host has them.
 EXTERNAL = {4: "203.0.113.{}", 6: "2001:db8:e::{:x}"}
 BALANCER = {4: "192.0.2.{}", 6: "2001:db8:b::{:x}"}
 MOST_ADDRESSES = 250
 
-# What endpoints say of themselves: all of them, or each at random.
+# Conditions of endpoints: the same for all of them, or random for each.
 READY = {"ready": True}
 NOT_READY = {"ready": False}
 DRAINING = {"ready": False, "serving": True, "terminating": True}
@@ -21,7 +21,7 @@ UNKNOWN = {}
 MOODS = {"ready": [READY], "unsaid": [UNKNOWN], "mixed": [READY, NOT_READY, DRAINING, ENDING, UNKNOWN],
          "draining": [DRAINING, NOT_READY, ENDING], "down": [NOT_READY, ENDING]}
 MOOD_WEIGHTS = {"ready": 6, "unsaid": 1, "mixed": 4, "draining": 2, "down": 1}
-# Zones and nodes that endpoints are meant for.
+# Zones and nodes in the endpoints' hints.
 HINTS = {"none": [None], "zones": [at.ZONE, at.OTHER_ZONE], "far": [at.OTHER_ZONE], "some": [at.ZONE, None]}
 HINT_WEIGHTS = {"none": 6, "zones": 3, "far": 1, "some": 1}
 SOURCE_RANGES = {True: ["10.244.0.0/16", "10.251.0.0/24", "fd00::/16"], False: ["198.51.100.0/24", "2001:db8:5::/48"]}
@@ -42,7 +42,7 @@ class Generator:
     # --- Services ---------------------------------------------------------------------------------------------------
 
     def service(self):
-        """A Service as a user would send it."""
+        """A Service as a user would write it."""
         self.names += 1
         kind = self.pick({"ClusterIP": 8, "NodePort": 6, "LoadBalancer": 6, "None": 1, "ExternalName": 1})
         metadata = {"name": f"s{self.names}", "namespace": NAMESPACE}
@@ -71,7 +71,7 @@ class Generator:
             if named:
                 port["name"] = f"p{i}"
         if count > 1 and self.chance(20):
-            # One number for both protocols, as DNS has it.
+            # One port number for both protocols, as for DNS.
             ports[0]["protocol"], ports[1]["protocol"], ports[1]["port"] = "TCP", "UDP", ports[0]["port"]
         return ports
 
@@ -99,12 +99,12 @@ class Generator:
                 spec["loadBalancerSourceRanges"] = SOURCE_RANGES[self.chance(60)]
 
     def address(self, kind, form, family):
-        """One that no other Service has had of late."""
+        """An address that no other Service had recently."""
         self.numbers[kind] = self.numbers[kind] % MOST_ADDRESSES + 1
         return form[family].format(self.numbers[kind])
 
     def balancer_status(self):
-        """What a cloud would say of a Service of type LoadBalancer."""
+        """The status that a cloud would write into a Service of type LoadBalancer."""
         ingress = []
         for family in self.some_families():
             entry = {"ip": self.address("balancer", BALANCER, family)}
@@ -115,7 +115,7 @@ class Generator:
     # --- endpoints --------------------------------------------------------------------------------------------------
 
     def slices(self, service):
-        """For each family of the Service none to two of them."""
+        """Up to two slices for each family of the Service."""
         found = []
         for family in (4, 6):
             if f"IPv{family}" in service["spec"].get("ipFamilies", ()):
@@ -130,7 +130,7 @@ class Generator:
         all_endpoints = [self.endpoint(a, family, mood, hints, hint_kind) for a in addresses]
         found = []
         for i in range(count):
-            # Now and then two slices have an endpoint in common, as they have while controllers move it.
+            # Sometimes two slices have an endpoint in common, as while a controller moves it.
             own = [e for j, e in enumerate(all_endpoints) if j % count == i or self.chance(10)]
             found.append(self.slice(service, family, i, copy.deepcopy(own)))
         return found
@@ -146,7 +146,7 @@ class Generator:
 
     def endpoint(self, address, family, mood, hints, hint_kind):
         endpoint = {"addresses": [address], "conditions": dict(self.random.choice(MOODS[mood]))}
-        # Whoever asks lives on this node, and is never said to live elsewhere.
+        # The prober is on this node: its endpoint never has another node's name.
         node = at.NODE_NAME if address == at.POD[family] else self.pick({at.NODE_NAME: 4, at.OTHER_NODE: 5, None: 1})
         if node:
             endpoint["nodeName"] = node

@@ -24,7 +24,7 @@ from testkit.namespaces import Namespace
 
 HERE = Path(__file__).resolve().parent
 DIRECTORY = HERE / "istio-rules"
-# As the injected init container calls it.
+# The arguments of the injected init container.
 INJECTED = "-p 15001 -z 15006 -u 1337 -g 1337 -m REDIRECT -i '*' -x '' -b '*' -d 15090,15021,15020"
 V4, V6 = "10.244.1.2/24", "fd00:244:1::2/64"
 # All output of one run of iptables-restore, as pilot-agent logs it.
@@ -36,9 +36,9 @@ RESTORE = re.compile(r"Running iptables restore with: (\S+) and the following in
 class Case:
     flags: str = INJECTED
     environment: dict = field(default_factory=dict)
-    # Of resolv.conf.
+    # Servers in resolv.conf.
     nameservers: tuple = ()
-    # The pod's own: whether there are rules for IPv6 is told from the first one, or from all of them with --dual-stack.
+    # The pod's own addresses: the first one, or with --dual-stack any of them, decides if there are rules for IPv6.
     addresses: tuple = (V4,)
 
     def head(self):
@@ -50,13 +50,13 @@ class Case:
 
 
 def with_flags(more="", **of_case):
-    """The injected ones, of which some have another value, and more."""
+    """The flags of the injected container, some with other values, and further flags."""
     pairs = {**values(INJECTED), **values(more)}.items()
     return Case(flags=shlex.join(word for pair in pairs for word in pair if word is not None), **of_case)
 
 
 def values(flags):
-    """The value of each flag; None for those that have none, which are the long ones."""
+    """The value of each flag; None for flags without a value, which are the long ones."""
     words = iter(shlex.split(flags))
     return {word: None if word.startswith("--") else next(words) for word in words}
 
@@ -104,7 +104,7 @@ CASES = {
 
 
 class Rules:
-    """Asks pilot-agent, in a namespace that has the case's addresses, and with a resolv.conf of its own."""
+    """Runs pilot-agent in a namespace that has the case's addresses, and with a resolv.conf of its own."""
 
     def __init__(self, program=None):
         self.program = program or build.BINARIES / "pilot-agent"

@@ -9,8 +9,8 @@ MODES = ("nftables", "iptables")
 STOP_SECONDS = 30
 
 
-# The rules of iptables mode are kept in the kernel's own tables of iptables. Debian's other way, to translate them to
-# nftables, takes minutes for the first fill with 50,000 endpoints.
+# iptables mode uses iptables-legacy. With Debian's default, which translates to nftables, loading the first 50,000
+# endpoints takes minutes.
 LEGACY = "xtables-legacy-multi"
 COMMANDS = [f"{name}{action}" for name in ("iptables", "ip6tables") for action in ("", "-save", "-restore")]
 
@@ -30,7 +30,7 @@ class KubeProxy(World):
         self.services = self.start_process("kube-proxy", self.kube_proxy(
             f"--kubeconfig={self.control_plane.kubeconfig}", f"--hostname-override={at.NODE_NAME}",
             f"--cluster-cidr={','.join(at.POD_NETWORKS)}",
-            # Of the host: not ours to change.
+            # These are settings of the host, which the tests must not change.
             "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
             "--conntrack-tcp-timeout-close-wait=0"))
 
@@ -44,5 +44,5 @@ class KubeProxy(World):
         self.processes.remove(self.services)
 
     def clear_services(self):
-        """Nothing of them is left."""
+        """Removes all rules."""
         run(*self.kube_proxy("--cleanup"), env=self.env)

@@ -1,4 +1,4 @@
-"""Tells when a node has taken up everything that was written so far.
+"""Finds out when a node has applied everything that was written so far.
 
 Watches keep the order of what they tell. So a Service with an endpoint that are written last are seen last, and who
 serves them has seen all that came before. Each family has an endpoint of its own, since kube-proxy has rules for each.
@@ -12,7 +12,7 @@ from kube.objects import namespace, ready_slice, service
 from testkit.failure import Failure
 
 PORT = 80
-# Between two looks at whether what is waited for still runs.
+# Seconds between checks that the processes still run.
 LOOK_SECONDS = 5
 
 
@@ -24,7 +24,7 @@ class Marker:
         api.create(namespace(name))
 
     def wait(self, worlds, seconds=90):
-        """Until all of them know; how many seconds after this call each of them did."""
+        """Waits until all worlds have applied it; returns the seconds from this call for each world."""
         started = time.monotonic()
         mark = self.set()
         with ThreadPoolExecutor(len(worlds)) as threads:
@@ -34,7 +34,7 @@ class Marker:
         return took
 
     def set(self):
-        """A new Service and its slices. The port tells it from an earlier one that had the same address."""
+        """A new Service and its slices. Its port distinguishes it from an earlier one that had the same address."""
         self.number += 1
         port = at.BACKEND_PORTS[self.number % len(at.BACKEND_PORTS)]
         made = self.api.create(service(self.name, f"m{self.number}", ipFamilyPolicy="RequireDualStack"))
@@ -47,7 +47,7 @@ class Marker:
             self.api.delete(thing)
 
     def wait_for(self, world, mark, seconds):
-        """When a program in the world's pod has met the endpoints of both families."""
+        """The time at which a program in the world's pod has reached the endpoints of both families."""
         made, slices = mark
         port = slices[0]["ports"][0]["port"]
         deadline = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""What the Kubernetes API says a node must do for a Service, worked out from its objects and from nothing else.
+"""What the Kubernetes API requires a node to do for a Service, computed from its objects alone.
 
 It is the third opinion next to kube-proxy and Sidestep: where those two agree by having the same defect, it does not.
 """
@@ -12,10 +12,10 @@ SERVICE_NAME = "kubernetes.io/service-name"
 
 # A Service and the slices that belong to it, as the API server has them.
 Spec = namedtuple("Spec", "service slices")
-# A place at which a port of a Service is to be had. `kind`: cluster, external, balancer, node.
+# An address at which a port of a Service is served. `kind`: cluster, external, balancer, node.
 Frontend = namedtuple("Frontend", "kind address number protocol family port")
-# `verdict`: served, refused (nobody serves), dropped (somebody does, but not for this node), unserved (no node's
-# business: the packet goes where the routes send it, which is into the dark).
+# `verdict`: served, refused (no endpoint serves), dropped (endpoints serve, but not for this node), unserved (no node
+# handles it: the packet is routed as any other, and dropped).
 Expected = namedtuple("Expected", "verdict backends sticky")
 
 REFUSED = Expected("refused", frozenset(), False)
@@ -34,7 +34,7 @@ def is_for_us(service):
 
 
 def frontends(service):
-    """Where its ports are to be had; the address of a NodePort is None, since it is any of the node's.
+    """The addresses of its ports; the address of a NodePort is None, since it is any of the node's.
 
     A Service is there in the families in which it has a ClusterIP; addresses of the other one are somebody else's.
     """
@@ -53,7 +53,7 @@ def frontends(service):
 
 
 def not_served(service):
-    """The external addresses that it names in vain: beside no ClusterIP of their family."""
+    """The external addresses that have no effect: the Service has no ClusterIP of their family."""
     families = {family_of(ip) for ip in service["spec"].get("clusterIPs", ()) if ip != "None"}
     return [address for kind, address in addressed(service)
             if kind != "cluster" and (family_of(address) not in families or not is_for_us(service))]
@@ -69,7 +69,7 @@ def addressed(service):
 
 
 def expected(spec, frontend):
-    """What whoever lives on the node gets there."""
+    """The result for programs on the node."""
     candidates = endpoints(spec.slices, frontend)
     near, mine = everywhere(candidates), of_this_node(candidates)
     rules = spec.service["spec"]
@@ -81,7 +81,7 @@ def expected(spec, frontend):
 
 
 def drops_external(spec, frontend):
-    """Whether externalTrafficPolicy Local lets nobody in from outside of the cluster, though there are endpoints."""
+    """Whether externalTrafficPolicy Local drops connections from outside the cluster, though there are endpoints."""
     candidates = endpoints(spec.slices, frontend)
     is_local = spec.service["spec"].get("externalTrafficPolicy") == "Local"
     return is_local and not of_this_node(candidates) and any(c.ready or c.draining for c in candidates)
@@ -91,7 +91,7 @@ Candidate = namedtuple("Candidate", "name ready draining local zones nodes")
 
 
 def endpoints(slices, frontend):
-    """Each endpoint of the port once, however many slices name it; one that says it is here is right."""
+    """Each endpoint of the port once, however many slices name it; an entry with this node's name has precedence."""
     found = {}
     for piece in slices:
         if piece["addressType"] != f"IPv{frontend.family}":
@@ -105,7 +105,7 @@ def endpoints(slices, frontend):
 
 
 def numbers(piece, port):
-    """What the slice calls the port of that name."""
+    """The slice's port of that name."""
     return [p["port"] for p in piece.get("ports") or ()
             if p.get("name", "") == port.get("name", "") and p.get("protocol", "TCP") == port["protocol"]]
 
@@ -122,7 +122,7 @@ def candidate_of(endpoint, number):
 
 
 def everywhere(candidates):
-    """Ready ones, only the near ones of them if hints say so; without any, those that drain."""
+    """Ready endpoints, only the near ones if hints say so; if none is ready, those that terminate and still serve."""
     ready = [c for c in candidates if c.ready]
     if not ready:
         return [c for c in candidates if c.draining]
@@ -134,6 +134,6 @@ def everywhere(candidates):
 
 
 def of_this_node(candidates):
-    """Hints are no matter here."""
+    """Without hints."""
     mine = [c for c in candidates if c.local]
     return [c for c in mine if c.ready] or [c for c in mine if c.draining]

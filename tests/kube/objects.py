@@ -9,7 +9,7 @@ def namespace(name):
 
 
 def service(namespace_name, name, **spec):
-    """One port, 80 by TCP, unless said otherwise."""
+    """One port, TCP 80, by default."""
     spec.setdefault("ports", [{"port": 80, "protocol": "TCP"}])
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace_name},
             "spec": spec}
@@ -26,6 +26,6 @@ def ready_slice(of, addresses, port, number=0):
 
 
 def endpoint(address):
-    """A pod that asks a Service of its own is known to be here: else the way back to it is not kube-proxy's concern."""
+    """The endpoint of a pod here has `nodeName`: kube-proxy needs it for a pod's connection to its own Service."""
     ready = {"addresses": [address], "conditions": {"ready": True}}
     return {**ready, "nodeName": at.NODE_NAME} if address in at.POD.values() else ready

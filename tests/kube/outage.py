@@ -1,6 +1,6 @@
-"""The API server is killed and comes back, under load: meanwhile nothing changes, afterwards everything is taken up.
+"""The API server is killed and comes back, under load: nothing changes meanwhile; afterwards every change is applied.
 
-The second time Sidestep's agent is ended and started again meanwhile: it must not touch what it cannot know better.
+The second time Sidestep's agent is restarted meanwhile: it must not change entries without newer information.
 """
 
 import json
@@ -19,9 +19,9 @@ from testkit.failure import Failure
 
 NAMESPACE = "outage"
 AWAY_SECONDS, QUICK_AWAY_SECONDS = 20, 4
-# Those who watch ask again after pauses that grow, up to half a minute and more.
+# Clients that watch retry after growing pauses, up to half a minute and more.
 BACK_SECONDS = 120
-# From the first change that is seen until all are.
+# Time from the first applied change until all are applied.
 SETTLE_SECONDS = 30
 STOP_SECONDS = 30
 BEFORE, AFTER = at.BACKEND_PORTS[0], at.BACKEND_PORTS[1]
@@ -68,7 +68,7 @@ def address_of(one):
 
 
 def away(testbed, options, services, checks):
-    """Whoever asks now is answered as before, by all backends."""
+    """Probes are answered as before, by all backends."""
     deadline = time.monotonic() + (QUICK_AWAY_SECONDS if options.quick else AWAY_SECONDS)
     while time.monotonic() < deadline:
         for world in testbed.worlds:
@@ -79,7 +79,7 @@ def away(testbed, options, services, checks):
 
 
 def restart_agents(testbed):
-    """Not kube-proxy, whose start without an API server is no matter of ours."""
+    """Only for the agent: how kube-proxy starts without an API server is not tested."""
     for world in testbed.worlds:
         if world.kind == SIDESTEP:
             world.end_services()
@@ -88,7 +88,7 @@ def restart_agents(testbed):
 
 
 def back(testbed, name, services, marker, checks):
-    """What is changed now arrives: an endpoint, a Service that goes, a Service that comes."""
+    """Changes are applied now: a changed endpoint, a removed Service, a new Service."""
     api, changed, gone = testbed.control_plane.api, services["changed"], services["gone"]
     api.replace(ready_slice(changed, at.HERE[4], AFTER))
     api.delete(gone)
@@ -104,8 +104,8 @@ def back(testbed, name, services, marker, checks):
 
 
 def settled(world, one, is_right):
-    """Who serves it, when that is right or the time is over: a list, which is read after an outage, tells in no order,
-    so that the marker may be seen before what was written before it."""
+    """The backends that serve it, once they are right or the time is over: the list that is read after an outage has no
+    order, so the marker may be seen before objects that were written before it."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while not is_right(seen := meets(world, one)) and time.monotonic() < deadline:
         time.sleep(wait.POLL_SECONDS)
@@ -134,7 +134,7 @@ def tell(name, loads, checks):
 
 
 class Load:
-    """Connections without a pause, from a pod."""
+    """Continuous connections from a pod."""
 
     def __init__(self, world, ips):
         self.kind = world.kind

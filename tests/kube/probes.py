@@ -1,4 +1,4 @@
-"""Which questions are asked of a set of Services, from where, and how often."""
+"""The probes of a set of Services: to which addresses, from where, and how often."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,20 +7,20 @@ from kube import addresses as at
 from kube.model import DROPPED, REFUSED, UNSERVED, drops_external, expected, family_of, frontends, not_served
 
 ASKERS = ("pod", "node")
-# How unlikely it is that a probe misses a backend by chance.
+# The probability that a probe misses a backend by chance.
 MISS = 1e-8
-# Of a port that nobody serves, and of an affinity, some answers say as much as many.
+# A few tries are enough for a port without endpoints, and with affinity.
 SOME_TIMES = 12
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
-# Of a Service, but not its port.
+# A port that the Service does not have.
 STRANGE_PORT = 79
-# Of the Services' network, but nobody's.
+# An address in the Services' network that no Service has.
 NOBODY = {4: "10.96.255.254", 6: "fd00:96::ffff:fffe"}
 
 
 @dataclass(frozen=True)
 class Probe:
-    """`place`: what kind of address is asked. `group`: with affinity, those probes that must agree. `drops_external`:
+    """`place`: the kind of address. `group`: with affinity, those probes that must agree. `drops_external`:
     connections from outside of the cluster would be dropped."""
 
     who: str
@@ -43,7 +43,7 @@ class Probe:
 
 
 def of_all(specs, random):
-    """Every probe with what the API says of it."""
+    """Every probe with the result that the API requires."""
     found = [pair for name in sorted(specs) for pair in of_service(name, specs[name], random)]
     for who in ASKERS:
         found += [(Probe(who, "tcp", host, STRANGE_PORT, "nobody", False, name="nobody"), UNSERVED)
@@ -67,22 +67,22 @@ def of_service(name, spec, random):
 
 
 def is_comparable(probe, says):
-    """What a packet filter does on the node itself, and to Services without endpoints, is no matter of ours."""
+    """Whether results can be compared: packet filters on the node itself, and without endpoints, are not tested."""
     return probe.who == "pod" and says.verdict == "served"
 
 
 def qualified(probe, says, spec, frontend):
-    """What is said of the Service, where the address has a say of its own."""
+    """The result for the Service, or another one if this address has its own rules."""
     if probe.filtered and "10.244.0.0/16" not in spec.service["spec"]["loadBalancerSourceRanges"]:
         return probe, DROPPED
     if probe.place == "loopback" and (probe.who == "pod" or probe.family == 6):
-        # Nobody listens there.
+        # No program listens there.
         return replace(probe, is_service=False, drops_external=drops_external(spec, frontend)), REFUSED
     return probe, says
 
 
 def places(frontend):
-    """The addresses at which a frontend is asked for."""
+    """The addresses at which a frontend is probed."""
     if frontend.kind != "node":
         return [(frontend.kind, frontend.address)]
     all_places = {"node": at.NODE, "second": at.SECOND, "loopback": LOOPBACK}
@@ -90,14 +90,14 @@ def places(frontend):
 
 
 def manner(protocol, host, random):
-    """One of the ways in which a program may ask."""
+    """One of the kinds of calls by which a program may connect."""
     how = "tcp" if protocol == "TCP" else random.choice(["udp", "udp-sendto"])
     return f"{how}-mapped" if family_of(host) == 4 and random.randrange(3) == 0 else how
 
 
 def strangers(name, service, served, random):
-    """What nobody serves: a port that the Service does not have, and addresses that it names in vain. A Service that is
-    left to another proxy has no port at all."""
+    """Unserved addresses: a port that the Service does not have, and external addresses without effect. A Service of
+    another proxy has no served port at all."""
     ips = [ip for ip in service["spec"].get("clusterIPs", ()) if ip != "None"]
     for ip in ips:
         place = "unserved" if served else "foreign"
@@ -110,7 +110,7 @@ def strangers(name, service, served, random):
 
 
 def times(expected_one):
-    """So often that every backend is met."""
+    """The number of tries after which every backend has been reached."""
     count = len(expected_one.backends)
     if count < 2 or expected_one.sticky:
         return SOME_TIMES

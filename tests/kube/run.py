@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Services of a real Kubernetes control plane, as Sidestep and as kube-proxy implement them.
 
-etcd, kube-apiserver, kube-controller-manager and kube-proxy run in network namespaces without a way outside, next to
-Sidestep's agent, and so does the mesh of Istio. README.md says how it is laid out and where the two differ.
+etcd, kube-apiserver, kube-controller-manager and kube-proxy run in network namespaces without a route to the outside,
+next to Sidestep's agent, and so does the mesh of Istio. README.md describes the layout and the permitted differences.
 
   tests/kube/run.py                          everything, against both modes of kube-proxy
   tests/kube/run.py --only semantics --quick one part, briefly
@@ -29,7 +29,7 @@ from testkit import console
 from testkit.console import say
 from testkit.failure import Failure
 
-# In this order: the last one leaves so much behind that it is the last.
+# In this order: `feed` is last because it leaves many objects behind.
 PARTS = {"semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage, "feed": feed}
 SEEDS = 1_000_000
 
@@ -52,7 +52,7 @@ def parse_arguments():
 
 
 def run_parts(options, results):
-    """A part that breaks off is one failed check, and the others run all the same."""
+    """A part that raises an error is one failed check; the other parts still run."""
     with Testbed(options) as testbed:
         for name in options.parts:
             results[name] = Checks()

@@ -1,4 +1,4 @@
-"""Random Services, round by round: who answers at each of their addresses, in each world."""
+"""Random Services, round by round: which backends answer at each of their addresses, in each world."""
 
 import random
 from collections import Counter
@@ -16,7 +16,7 @@ SERVICES, QUICK_SERVICES = 45, 25
 
 def run(testbed, options, checks):
     state = State(testbed.control_plane.api, random.Random(options.seed))
-    # What is asked is chosen apart, so that one more question does not make other Services.
+    # Probes have their own random numbers, so that a new kind of probe does not change the Services.
     choices = random.Random(options.seed)
     marker = Marker(testbed.control_plane.api, "semantics-marker")
     explained = Counter()
@@ -38,7 +38,7 @@ def run(testbed, options, checks):
 
 
 def compare(testbed, pairs, specs, checks, explained):
-    """Every probe in every world at once; one check a probe, and one for each group with affinity in each world."""
+    """Every probe in every world at once; one check per probe, and one per group with affinity in each world."""
     requests = {who: [pair for pair in pairs if pair[0].who == who] for who in asking.ASKERS}
     keys = [(world, who) for world in testbed.worlds for who in requests]
     with ThreadPoolExecutor(len(keys)) as threads:
@@ -53,8 +53,8 @@ def compare(testbed, pairs, specs, checks, explained):
 
 
 def ask(world, who, asked, checks):
-    """What is seen there. kube-proxy is asked again where it surprises: now and then a port that is used again meets
-    what connection tracking remembers of it. Sidestep has no such excuse."""
+    """The results of the probes. kube-proxy is probed again after an unexpected result: conntrack sometimes has an old
+    entry for a source port that is used again. Sidestep gets no second try."""
     answers = world.probe(who, [asking.as_request(*pair) for pair in asked])
     if world.kind == SIDESTEP:
         return answers
@@ -77,7 +77,7 @@ def compare_one(probe, says, seen, specs, checks, explained):
 
 
 def is_as_wanted(outcomes, words, is_sticky):
-    """All of them, and nobody else; with affinity always the same one."""
+    """All backends answer, and no others; with affinity always the same one."""
     if is_sticky:
         return len(outcomes) == 1 and set(outcomes) <= words
     return set(outcomes) == words
@@ -87,7 +87,7 @@ def compare_affinity(kind, asked, checks):
     """A client keeps its backend whichever address of the port it uses, as far as the same backends are behind it."""
     groups = {}
     for (probe, says), outcomes in asked:
-        # At these addresses the client itself has another one.
+        # At these addresses the client has another source address.
         is_other_client = probe.place in ("loopback", "second")
         if says.sticky and probe.is_service and not probe.filtered and not is_other_client and len(outcomes) == 1:
             groups.setdefault((probe.who, probe.group), {}).setdefault(next(iter(outcomes)), []).append(probe)
@@ -98,7 +98,7 @@ def compare_affinity(kind, asked, checks):
 
 
 def tell(probe, says, seen, wanted, wrong, specs):
-    """Everything that is needed to see why."""
+    """Everything that is needed to find the cause."""
     lines = [f"{probe}", f"by the API: {says.verdict}{' with affinity' if says.sticky else ''}"]
     for kind in seen:
         lines.append(f"{'!!' if kind in wrong else 'ok'} {kind}: saw {' '.join(sorted(seen[kind]))}; "

@@ -3,7 +3,7 @@
 from kube.generator import NAMESPACE, Generator
 from kube.model import Spec
 
-# Of a round, in percent: Services that get other endpoints, other policies, or go.
+# Changes in a round, in percent of the Services: other endpoints, other policies, removal.
 OTHER_ENDPOINTS = 40
 OTHER_POLICIES = 15
 GONE = 10
@@ -18,7 +18,7 @@ class State:
         api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 
     def fill(self, count):
-        """As many Services as asked for."""
+        """Creates this many Services."""
         while len(self.specs) < count:
             self.add()
 
@@ -31,7 +31,7 @@ class State:
         self.specs[service["metadata"]["name"]] = Spec(service, [self.api.create(piece) for piece in slices])
 
     def change(self):
-        """Some of them get other endpoints, some other policies, some go."""
+        """Some Services get other endpoints, some other policies, some are removed."""
         for name in sorted(self.specs):
             dice = self.random.randrange(100)
             if dice < OTHER_ENDPOINTS:
@@ -42,7 +42,7 @@ class State:
                 self.remove(name)
 
     def change_endpoints(self, name):
-        """Slices of the same name are changed, others come and go."""
+        """Changes slices of the same name, creates new ones, and deletes the others."""
         service, old = self.specs[name]
         left = {piece["metadata"]["name"] for piece in old}
         new = []

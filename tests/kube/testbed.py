@@ -1,4 +1,4 @@
-"""A control plane and the worlds that are compared; nothing of them is left afterwards."""
+"""A control plane and the worlds that are compared; everything is removed afterwards."""
 
 from kube import build
 from kube.agent import Agent
@@ -31,7 +31,7 @@ class Testbed(testbed.Testbed):
             say(f"testbed: world {kind} runs")
 
     def kinds(self):
-        """None if there is only the mesh to be tested, whose worlds are its own."""
+        """None if only the mesh is tested, which has its own worlds."""
         if self.options.parts == ["mesh"]:
             return []
         twins = [(mode, KubeProxy) for mode in self.options.modes]

@@ -1,6 +1,6 @@
-"""Doubles of one node, each with a pod, backends, and something that implements Services.
+"""Copies of one node, each with a pod, backends, and something that implements Services.
 
-Doubles have the same addresses, and the same name for the API server, so that a probe means the same in each of them.
+The copies have the same addresses, and the same name for the API server, so that a probe means the same in each.
 Only the address by which a node reaches the control plane is its own.
 """
 
@@ -18,11 +18,11 @@ from testkit.process import Process
 
 PEERS = Path(__file__).resolve().parent / "peers"
 START_SECONDS = 30
-# How long an answer may take before it counts as none: a second, after which TCP asks once more, and then some.
+# Time limit of an answer: a second, after which TCP sends its SYN again, and some more.
 PATIENCE_SECONDS = 1.3
-# How long the kernel's connection tracking remembers a flow of datagrams.
+# How long conntrack keeps an entry for a flow of datagrams.
 FLOW_SECONDS = 1
-# All probes of one request.
+# Time limit for all probes of one request.
 ANSWER_SECONDS = 300
 
 
@@ -53,10 +53,10 @@ class World:
         node = self.namespaces["node"]
         node.sysctl("ipv4/ip_forward", 1)
         node.sysctl("ipv6/conf/all/forwarding", 1)
-        # Every refusal is to be heard, however many there are.
+        # No limit on ICMP messages, so that every refusal is reported.
         node.sysctl("ipv4/icmp_ratelimit", 0)
         node.sysctl("ipv6/icmp/ratelimit", 0)
-        # Or a port that is used again would lead to the backend that it led to in an earlier round.
+        # Otherwise a source port that is used again would reach the backend of an earlier round.
         node.sysctl("netfilter/nf_conntrack_udp_timeout", FLOW_SECONDS)
         node.sysctl("netfilter/nf_conntrack_udp_timeout_stream", FLOW_SECONDS)
         self.connect_control_plane(node, at.CONTROL.replace(".0.1", f".0.{10 + self.number}"))
@@ -71,7 +71,7 @@ class World:
         node.ip(f"addr add {address}/{at.CONTROL_LENGTH} dev control")
 
     def connect_there(self, node, there):
-        """The other nodes' pods, and what a node sends everything to that it knows no other way for: a black hole."""
+        """The other nodes' pods, and the target of the node's default route, which drops all packets."""
         link(node, "eth0", there, "eth0")
         for family in at.NODE:
             for inside, address in ((node, at.NODE[family]), (there, at.THERE[family])):
@@ -125,7 +125,7 @@ class World:
         return self.probers[name].ask({"probes": probes, "patience": patience}) if probes else []
 
     def await_outcome(self, probe, wanted, seconds):
-        """When a program in the pod has met that backend for the first time; None if it did not."""
+        """The time at which a program in the pod has reached that backend first; None if it has not."""
         return self.probers["pod"].ask({"await": probe, "wanted": wanted, "seconds": seconds})
 
     def must_run(self):
@@ -142,7 +142,7 @@ class World:
 
 
 class Prober:
-    """A program in a namespace of a world that answers lines with lines. Its first one says that it is there."""
+    """A program in a world's namespace that answers each line with a line. Its first line says that it has started."""
 
     def __init__(self, name, command, env):
         self.name = f"the prober of {name}"
@@ -155,7 +155,7 @@ class Prober:
         return self.answer()
 
     def answer(self):
-        """A prober that hangs is ended, which ends the waiting."""
+        """Kills a prober that hangs, which ends the wait."""
         watchdog = threading.Timer(ANSWER_SECONDS, self.popen.kill)
         watchdog.start()
         try:
@@ -174,5 +174,5 @@ class Prober:
 
 
 def nodad(family):
-    """An IPv6 address can be used at once if nobody is asked whether it is taken."""
+    """Without duplicate address detection an IPv6 address can be used at once."""
     return "nodad" if family == 6 else ""

@@ -76,7 +76,7 @@ KNOWN = {
         "urgent.stream_goes_on_afterwards", "select.news_beside_a_hang_up",
     ],
     "what is written to a peer that has shut both ways is not answered by a reset": [
-        "end.shut_both_with_bytes_of_kernel_and_ring_unread",
+        "end.shut_both_with_bytes_of_kernel_and_ring_unread", "reset.shutdown_afterwards_wakes",
     ],
     "SO_ZEROCOPY is refused": ["zero_copy.completions_are_reported", "zero_copy.mixed_with_plain_sends"],
     "nothing waits in the writer's buffer": ["looking.siocoutq_and_fionread_add_up"],

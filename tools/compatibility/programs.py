@@ -9,9 +9,10 @@ from .markdown import size, table
 
 MODES = ("plain", "preloaded", "flip")
 TITLE = "Programs"
-INTRODUCTION = """Tests in `tests/apps/programs/` run real programs under load and compare every byte. *Connections* (their ends) and
-*bytes* count, in the upgraded run, what went by ring, of all that processes with the library had. The rest stayed on the kernel
-for the reasons in the last column: [reason codes](../LIMITATIONS.md#reason-codes)."""
+INTRODUCTION = """Tests in `tests/apps/programs/` run real programs under load and compare every byte. The columns
+*connections by ring* (which counts ends of connections) and *bytes by ring* say how many of those that processes with the library
+had in the upgraded run used rings. The rest stayed on the kernel for the reasons in the last column:
+[reason codes](../LIMITATIONS.md#reason-codes)."""
 HEAD = ["program", "version", "tests", "connections by ring", "bytes by ring", "reasons, most frequent first"]
 # A program's further reasons are in the JSON file.
 REASONS = 3

@@ -10,8 +10,8 @@ from .programs import first_object
 WAYS = ("plain", "upgraded", "flip")
 TITLE = "Test suites"
 INTRODUCTION = """Each line is a suite of `tests/suites/`: modules of a suite, stressors, or builds of our own cases. *Plain*, *upgraded* and
-*changing* count tests passed / failed / skipped; what fails or is skipped on kernel TCP too is no failure of Sidestep.
-*By ring*: bytes of all processes, in the upgraded run and in the changing one."""
+*changing* count tests passed / failed / skipped; a test that also fails or is skipped on kernel TCP does not count as a failure of
+Sidestep. *By ring*: bytes of all processes, in the upgraded run and in the changing one."""
 HEAD = ["suite", "version", "parts", "plain", "upgraded", "changing", "by ring", "result"]
 
 

@@ -33,19 +33,19 @@ macro_rules! reasons {
 reasons! {
     /// Closed before it had carried enough to be worth an upgrade.
     Short = 1, "short";
-    /// The other end never asked for an upgrade: another host, a program without the library, another broker, or too short.
+    /// The other end never asked for an upgrade: another host, no library in its program, another broker, or closed too soon.
     PeerAbsent = 2, "peer-absent";
     /// The broker could not be reached.
     NoBroker = 3, "no-broker";
     /// The two ends belong to users that may not share memory.
     UserPair = 4, "user-pair";
-    /// The kernel's counters disagree with ours: somebody does I/O behind our back.
+    /// The kernel's counters disagree with the library's: there was I/O that the library did not see.
     CountMismatch = 5, "count-mismatch";
-    /// A non-blocking socket that no wait of ours has ever seen (io_uring, a private poller).
+    /// The library has seen no wait for the socket, or for the epoll set that holds it (io_uring, a private poller).
     NeverWaited = 6, "never-waited";
-    /// Made before the library could see it, or registered with an epoll set the library does not know.
+    /// The socket was made before the library could see it, or is in an epoll set that the library does not know.
     Foreign = 7, "foreign";
-    /// Several file descriptors for one connection where only one can be followed.
+    /// The connection has several file descriptors, of which only one can be followed.
     Dup = 8, "dup";
     /// Several processes hold the connection after fork().
     Shared = 9, "shared";
@@ -55,46 +55,45 @@ reasons! {
     Passed = 11, "passed";
     /// stdio was put on the socket (fdopen).
     Stdio = 12, "stdio";
-    /// Urgent data (MSG_OOB).
+    /// Urgent data (MSG_OOB) was sent.
     Urgent = 13, "urgent";
     /// MSG_ZEROCOPY, kernel TLS or another protocol on top of TCP.
     KernelFeature = 14, "kernel-feature";
-    /// splice() or another transfer inside the kernel.
+    /// splice(), or another transfer inside the kernel.
     Splice = 15, "splice";
     /// A socket option that needs the kernel to see the bytes (SO_RCVLOWAT, SO_ATTACH_*, SO_PEEK_OFF).
     SocketOption = 16, "socket-option";
-    /// No memory for a link.
+    /// No memory, no slot or no address space for a link.
     Memory = 17, "memory";
-    /// No file descriptor left for a link or a doorbell.
+    /// No file descriptor is left for a link or a doorbell.
     FdLimit = 18, "fd-limit";
     /// Broker and library, or the two libraries, speak different versions.
     Version = 19, "version";
     /// The operator asked for it (`sidestep detach`).
     Detached = 20, "detached";
-    /// The reader did not read for a while: the kernel's larger buffers took over.
+    /// The ring was full and its reader took nothing for a while: the kernel's buffers took over.
     Stalled = 21, "stalled";
-    /// More places wait at once than there are doorbells.
+    /// More epoll sets and blocked threads wait at once than a process has doorbells.
     Places = 22, "places";
-    /// The peer ended its side first; what is left goes by kernel.
+    /// The peer ended its side first, or left the ring for a reason of its own. The rest goes by kernel.
     PeerClosing = 23, "peer-closing";
-    /// The peer wrote nonsense into shared memory; the connection was ended.
+    /// The peer wrote into shared memory what no correct peer writes. The connection was ended.
     BrokenPeer = 24, "broken-peer";
-    /// More than one pair of sockets fits; none is taken.
+    /// More than one pair of sockets fits, so none is taken.
     Ambiguous = 25, "ambiguous";
-    /// The connection was switched by the test aid.
+    /// The connection was switched by the test aid (SIDESTEP_FLIP).
     Flip = 26, "flip";
     /// O_ASYNC: the kernel has to send the signals.
     Async = 27, "async";
-    /// The program has confined itself (seccomp): the library makes no calls of its own any more.
+    /// The program has confined itself (seccomp): the library makes no more system calls of its own.
     Sandbox = 28, "sandbox";
-    /// It could not be proved that both ends are alive: the kernel cannot be asked (no sock_diag), or not in that network
-    /// namespace.
+    /// The broker could not find out whether both ends live: no tcp_diag in the kernel, or no access to the network namespace.
     Unproven = 29, "unproven";
-    /// A network namespace that another user namespace owns: its addresses prove nothing.
+    /// The end is in a network namespace that another user namespace owns: its addresses prove nothing.
     Namespace = 30, "namespace";
-    /// Its messages are too far apart for a ring to pay.
+    /// The connection's messages are too far apart for a ring to pay off.
     Rare = 31, "rare";
-    /// Neither end could deliver bytes that were unread; the connection was reset.
+    /// Neither end could deliver bytes that were unread in a ring. The connection was reset.
     Undelivered = 32, "undelivered";
 }
 

@@ -18,14 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     #[error(
-        "no agent answers at {} (connections are balanced all the same if one has run before): start one with \
-         `sidestep agent`, or name its --socket",
+        "no agent answers at {} (if one has run before, connections are still balanced): start one with `sidestep \
+         agent`, or name its --socket",
         at.display()
     )]
     Nobody { at: PathBuf, source: io::Error },
     #[error("the agent at {} did not answer", at.display())]
     NoAnswer { at: PathBuf, source: io::Error },
-    #[error("the agent at {} is of another version than this command", at.display())]
+    #[error("the agent at {} has another version than this command: use programs of one release", at.display())]
     OtherVersion { at: PathBuf, source: serde_json::Error },
     #[error("the agent says")]
     Refused(#[from] Refusal),

@@ -24,7 +24,7 @@ pub enum SocketError {
     Listen { path: PathBuf, source: io::Error },
     #[error("cannot remove {}", path.display())]
     Remove { path: PathBuf, source: io::Error },
-    #[error("{} is there and no socket: choose another --socket, or remove it", .0.display())]
+    #[error("{} exists and is not a socket: choose another --socket, or remove it", .0.display())]
     NoSocket(PathBuf),
 }
 
@@ -75,7 +75,7 @@ pub fn serve(listener: &UnixListener, queries: &QueryHandle, busy: &Busy) {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("this is no question that it understands")]
+#[error("the agent does not understand this query")]
 struct NotUnderstood(#[source] serde_json::Error);
 
 fn answer(stream: &UnixStream, queries: &QueryHandle) -> io::Result<()> {
@@ -150,7 +150,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.sock");
         std::fs::write(&path, "precious").unwrap();
-        assert!(listen(&path).unwrap_err().to_string().contains("is there and no socket: choose another --socket"));
+        assert!(listen(&path).unwrap_err().to_string().contains("exists and is not a socket: choose another --socket"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
         std::fs::remove_file(&path).unwrap();
         let first = listen(&path).unwrap();

@@ -8,25 +8,25 @@ const EXAMPLES: &str = "\
 Examples:
   sidestep agent --config /etc/sidestep/services/   Services and EndpointSlices from the YAML files there, as they change
   sidestep agent --kubeconfig ~/.kube/config        ... from a Kubernetes API server
-  sidestep agent --in-cluster                       ... from that of the cluster that this is a pod of
+  sidestep agent --in-cluster                       ... from the API server of the cluster in which this is a pod
   sidestep agent --in-cluster --captures /etc/sidestep/captures/   ... and pods to capture, and policies, from files
   sidestep agent --config /etc/sidestep/agent.toml  all settings from a file:
       directory = \"/etc/sidestep/services\"   # or kubeconfig = \"FILE\", or in-cluster = true
       node-name = \"worker-1\"
       zone = \"a\"
       metrics = \"127.0.0.1:9464\"
-  sidestep agent --detach                           stop balancing and leave nothing behind
+  sidestep agent --detach                           stop balancing and remove everything
 
-SIGTERM and SIGINT end the agent; connections go on being balanced by what it has programmed last. A new agent takes
-that over. Needs root, or CAP_BPF and CAP_NET_ADMIN.";
+SIGTERM and SIGINT end the agent; connections are still balanced as it has programmed last. A new agent takes that
+over. Needs root, or CAP_BPF and CAP_NET_ADMIN.";
 
 /// Options of which one is required: a source of Services, or `--detach`.
 const SOURCES: [&str; 4] = ["config", "kubeconfig", "in_cluster", "detach"];
 
-/// Balance connections to Kubernetes Services where they begin: at the socket
+/// Balance connections to Kubernetes Services at the socket
 ///
-/// Keeps the kernel's tables as the Services want them. A connection to the address of a Service is then made to one
-/// of its backends directly, without a NAT rule and without work for each packet.
+/// Keeps tables in the kernel in line with the Services. A connection to the address of a Service is then made directly to
+/// one of its backends, without a NAT rule and without work for each packet.
 #[derive(Parser)]
 #[command(name = "sidestep agent", bin_name = "sidestep agent", version, after_help = EXAMPLES)]
 // Without any of these the error names all of them.
@@ -36,13 +36,13 @@ pub struct Args {
     /// Policy), or a TOML file with settings
     #[arg(long, value_name = "DIR|FILE")]
     pub config: Option<PathBuf>,
-    /// Take the Services from the API server that this file names
+    /// Read the Services from the API server that this file names
     #[arg(long, value_name = "FILE", conflicts_with = "in_cluster")]
     pub kubeconfig: Option<PathBuf>,
-    /// Take the Services from the API server of the cluster that this process is a pod of
+    /// Read the Services from the API server of the cluster in which this process is a pod
     #[arg(long)]
     pub in_cluster: bool,
-    /// With an API server: captured pods and policies from the YAML files of this directory (sidestep.dev/v1 Capture, Policy)
+    /// With an API server: read captured pods and policies from the YAML files of this directory (sidestep.dev/v1 Capture, Policy)
     #[arg(long, value_name = "DIR")]
     pub captures: Option<PathBuf>,
     /// This node's name, as endpoints name it [default: the host name]
@@ -57,28 +57,28 @@ pub struct Args {
     /// Keep programs and tables here, in a BPF file system [default: /sys/fs/bpf/sidestep]
     #[arg(long, value_name = "DIR")]
     pub pins: Option<PathBuf>,
-    /// Metrics in Prometheus' format at http://ADDRESS/metrics, or off [default: 127.0.0.1:9464]
+    /// Serve metrics in Prometheus' format at http://ADDRESS/metrics; or off [default: 127.0.0.1:9464]
     #[arg(long, value_name = "ADDRESS|off")]
     pub metrics: Option<String>,
-    /// Where `sidestep service` and `sidestep explain` find the agent [default: /run/sidestep/agent.sock]
+    /// Socket for `sidestep service`, `sidestep explain` and others [default: /run/sidestep/agent.sock]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// NodePorts answer only at the node's addresses in these networks [default: at all of them]
+    /// Serve NodePorts only at the node's addresses in these networks [default: at all of them]
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub node_port_addresses: Vec<IpNet>,
     /// Count TCP connections for each pair of workloads and each Service: bytes, failures, latency, round-trip times. Adds 3 us
     /// to a connection, and nothing while it lasts
     #[arg(long)]
     pub watch: bool,
-    /// Arm this node: a network namespace may talk with nobody until it is admitted, which it is when its rules are in force.
-    /// That outlives the agent; the next one without this option takes it back
+    /// Arm this node: a network namespace may communicate with nobody until it is admitted, which happens when its rules are in
+    /// force. This outlives the agent; the next agent without this option disarms the node
     #[arg(long)]
     pub arm: bool,
-    /// On an armed node: network namespaces that may talk though no document of kind Capture names them. Names in /run/netns,
-    /// paths, or processes
+    /// On an armed node: network namespaces that may communicate although no document of kind Capture names them: names in
+    /// /run/netns, paths, or processes
     #[arg(long, value_name = "NETNS", value_delimiter = ',')]
     pub exempt: Vec<String>,
-    /// Take every trace of the agent away: programs, tables, socket. A running one ends
+    /// Remove everything of the agent: programs, tables, socket. A running agent ends
     #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "watch", "arm", "exempt"])]
     pub detach: bool,
 }

@@ -77,7 +77,7 @@ enum Stage {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("its pins are others, {}", .0.display())]
+#[error("it has other pins, {}", .0.display())]
 struct OtherPins(PathBuf);
 
 /// After a failed write the tables are written again.

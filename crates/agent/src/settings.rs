@@ -80,7 +80,7 @@ pub enum SettingsError {
     TwoDirectories { captures: PathBuf, directory: PathBuf },
     #[error("exempt")]
     Exempt(#[source] Invalid),
-    #[error("metrics: {0:?} where ADDRESS:PORT or off is expected")]
+    #[error("metrics: expected ADDRESS:PORT or off, found {0:?}")]
     Metrics(String),
     #[error("the host name is not UTF-8: name this node by --node-name")]
     HostName,
@@ -89,7 +89,7 @@ pub enum SettingsError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cgroup v2 is mounted nowhere: mount it, or name a directory of it by --cgroup")]
+#[error("cgroup v2 is not mounted: mount it, or name a directory of it by --cgroup")]
 pub struct NoCgroup;
 
 impl File {
@@ -300,7 +300,7 @@ mod tests {
             ("directory = '/d'\nzoned = 'a'\n", "unknown field `zoned`"),
             ("zone = 'a'\n", "exactly one of directory, kubeconfig and in-cluster"),
             ("directory = '/d'\nin-cluster = true\n", "exactly one of"),
-            ("directory = '/d'\nmetrics = 'here'\n", "metrics: \"here\" where ADDRESS:PORT or off is expected"),
+            ("directory = '/d'\nmetrics = 'here'\n", "metrics: expected ADDRESS:PORT or off, found \"here\""),
         ] {
             std::fs::write(&file, text).unwrap();
             let error = of(&["--config", path]).unwrap_err();

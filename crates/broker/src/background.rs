@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// Why the broker does not run in the background.
 #[derive(Debug, thiserror::Error)]
 pub enum BackgroundError {
-    #[error("cannot start itself in the background")]
+    #[error("cannot start the broker in the background")]
     Start(#[source] io::Error),
     #[error("the broker did not start")]
     NotReady,

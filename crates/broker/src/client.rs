@@ -33,23 +33,23 @@ pub enum ClientError {
     )]
     Version(u64),
     /// Only the broker's user and root may send this.
-    #[error("only root and user {0}, who runs the broker, may ask it")]
+    #[error("only root and user {0}, who runs the broker, may query it")]
     NotAllowed(u32),
     /// The broker runs, but has no operator's socket in any directory where we look.
     #[error(
-        "a broker of user {uid} serves {at}, but its operator's socket is not here ({}): ask by the address that \
-         the broker was started with, where it was started",
+        "a broker of user {uid} serves {at}, but its operator's socket is not here ({}): run this command where \
+         the broker was started, with the address that it was started with",
         directories(*uid)
     )]
     NoOperator { at: Address, uid: u32 },
     /// There is no such process or connection.
-    #[error("the broker knows nothing by that name; see `sidestep status`")]
+    #[error("the broker has no process or connection of that name; see `sidestep status`")]
     Unknown,
     /// The other end closed the connection without an answer: a broker that is ending, or no broker.
-    #[error("what listens at {0} hangs up instead of answering")]
+    #[error("the process that listens at {0} closes connections without an answer")]
     HungUp(Address),
     /// The other end does not answer, or not as a broker does.
-    #[error("what listens at {0} does not answer like a broker")]
+    #[error("the process that listens at {0} sent an invalid answer: it may not be a broker")]
     Silent(Address),
     #[error("cannot talk to the broker")]
     Io(#[source] io::Error),

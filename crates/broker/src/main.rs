@@ -21,17 +21,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The broker of Sidestep: pairs the two ends of local TCP connections and makes the memory they share.
+/// The broker of Sidestep: pairs the two ends of local TCP connections and makes the memory that they share.
 ///
-/// `sidestep run` starts one when none runs for the user; it leaves again when nobody needs it. It is never in
-/// the data path: when it ends, connections that share memory keep doing so, and new ones stay on the kernel.
+/// `sidestep run` starts a broker if none runs for the user; that broker ends when no process needs it. The broker is never in
+/// the data path: when it ends, existing rings stay in use, and new connections stay on the kernel.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Args {
-    /// Where to listen: @name (abstract), or an absolute path [default: @sidestep-UID]
+    /// The address at which to listen: @name (abstract), or an absolute path [default: @sidestep-UID]
     #[arg(long, value_name = "ADDRESS", env = sidestep_abi::env::BROKER)]
     address: Option<Address>,
-    /// Read the allow-list of users from this file
+    /// Read this configuration file (allow-list of users, cross-namespaces)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// End after this many seconds without a member; 0: never
@@ -40,7 +40,7 @@ struct Args {
     /// Write the line `ready` to this inherited descriptor once connections are accepted
     #[arg(long, value_name = "N")]
     ready_fd: Option<u32>,
-    /// Return as soon as the broker is ready, and leave it running in a session of its own
+    /// Run in the background, in a new session: return as soon as the broker is ready
     #[arg(long, conflicts_with = "ready_fd")]
     background: bool,
 }

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 /// Why the other program could not be executed.
 #[derive(Debug, thiserror::Error)]
 pub enum BecomeError {
-    #[error("{program} is not here: {built}")]
+    #[error("{program} was not found: {built}")]
     NotHere { program: &'static str, built: &'static str, source: LocateError },
     #[error("cannot execute {}", program.display())]
     Execute { program: OsString, source: io::Error },
@@ -20,7 +20,7 @@ pub enum BecomeError {
 
 /// The agent's answer does not fit the question.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent is of another version than this command: it answers {0:?}")]
+#[error("the agent has another version than this command (use programs of one release): it answers {0:?}")]
 struct BesideThePoint(Answer);
 
 /// `command`: the subcommand of the agent's program; None: the agent itself.

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 /// The hidden command that the doctor's trial runs under the library.
 pub const TALK_TO_YOURSELF: &str = "talk-to-yourself";
 
-/// Takes the cost of local hops away from unchanged programs.
+/// Makes local TCP connections of unchanged programs cheaper.
 ///
-/// Local TCP connections move into shared memory: both ends have to run under `sidestep run`, as the same user.
-/// Whatever is not carried stays on kernel TCP, works as without it, and is counted with a reason. Connections to
-/// Kubernetes Services are balanced at the socket, by what `sidestep agent` loads into the kernel.
+/// Local TCP connections use shared memory if both ends run under `sidestep run`, as the same user. Other connections
+/// stay on kernel TCP, work as without Sidestep, and are counted under a reason. Connections to Kubernetes Services are
+/// balanced at the socket, by BPF programs that `sidestep agent` loads.
 #[derive(Parser)]
 #[command(name = "sidestep", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -50,32 +50,32 @@ pub enum Command {
 const EXAMPLES: &str = "\
 Examples:
   sidestep run nginx -g 'daemon off;'      a server ...
-  sidestep run wrk http://127.0.0.1/       ... and its client: their connections go by shared memory
-  sidestep status                          what goes by ring, what by kernel, and why
-  sidestep detach --all                    everything back to the kernel, now, without losing a byte
+  sidestep run wrk http://127.0.0.1/       ... and its client: their connections use shared memory
+  sidestep status                          which connections use rings, which the kernel, and why
+  sidestep detach --all                    return all connections to the kernel, now, without losing a byte
   sidestep doctor nginx                    will it work here, and with this program?
   sidestep reasons                         what the reason codes mean
 
   sidestep agent --config services/        balance connections to the Services of these YAML files
-  sidestep service list                    what is balanced, and how often
-  sidestep policy list                     with whom pods may talk, and what was denied
+  sidestep service list                    Services, their backends, and how often each was used
+  sidestep policy list                     policies, their pods, and what was denied
   sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why
 
-  sidestep splice --port 5432              join the sockets of local connections to this port, in the kernel
+  sidestep splice --port 5432              splice local connections to this port, in the kernel
 
-  sidestep lab run demo --quick            does it help on this machine, how much, and is that real?";
+  sidestep lab run demo --quick            measure whether Sidestep helps on this machine, and how much";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
   sidestep run redis-server --port 6379
   sidestep run --report /tmp/r.jsonl curl -s http://127.0.0.1:8080/
-  sidestep run --upgrade-after 0ops --spin off ./server --spin 3   what follows CMD is its own, also without --
+  sidestep run --upgrade-after 0ops --spin off ./server --spin 3   arguments after CMD are CMD's own, also without --
 
-Settings come from, first match wins: these options, the SIDESTEP_* variables, the configuration file
+Each setting comes from the first of these that has it: these options, the SIDESTEP_* variables, the configuration file
 ($SIDESTEP_CONFIG, ~/.config/sidestep/config.toml, /etc/sidestep/config.toml), the defaults.
 SIDESTEP=off runs the program without Sidestep.
 
-Exit code: the program's own; 2 bad option or --config file, 126 cannot be executed, 127 not found.";
+Exit code: the program's own; 2 bad option or --config file, 126 CMD cannot be executed, 127 CMD not found.";
 
 /// Run a program with Sidestep
 ///
@@ -84,33 +84,33 @@ Exit code: the program's own; 2 bad option or --config file, 126 cannot be execu
 #[derive(clap::Args)]
 #[command(after_help = RUN_EXAMPLES, override_usage = "sidestep run [OPTIONS] [--] CMD [ARGS]...")]
 pub struct Run {
-    /// Before it sleeps, a waiting thread looks for more: as long as that pays (auto), never (off), or MICROSECONDS
+    /// How long a waiting thread spins before it sleeps: as long as that pays (auto), never (off), or MICROSECONDS
     #[arg(long, value_name = "auto|off|MICROSECONDS")]
     pub spin: Option<Spin>,
-    /// Upgrade a connection after some operations in quick succession (auto), or once it has carried so many BYTES (64K), or
-    /// has seen so many operations (4ops), however far apart
+    /// Upgrade a connection after 8 reads and writes in quick succession (auto), after this many BYTES (64K), or after this many
+    /// reads and writes however far apart (4ops)
     #[arg(long, value_name = "BYTES|Nops")]
     pub upgrade_after: Option<UpgradeAfter>,
     /// Memory for one direction of one connection: a power of two, such as 65536, 256K or 1M
     #[arg(long, value_name = "BYTES")]
     pub ring_size: Option<RingSize>,
-    /// A program that uses io_uring through libc: keep what io_uring touches on the kernel (follow), or make it do without
-    /// io_uring, as in a container that forbids it (refuse)
+    /// For a program that uses io_uring through libc: keep connections on the kernel that io_uring uses (follow), or make
+    /// io_uring_setup fail with EPERM, as in a container that forbids it (refuse)
     #[arg(long, value_name = "follow|refuse")]
     pub io_uring: Option<IoUring>,
-    /// At exit each process appends one JSON line to this file: connections, bytes by ring and kernel, reasons
+    /// Each process appends one JSON line to this file at its exit: connections, bytes by ring and kernel, reasons
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Read settings from this file instead of the default places
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The program, and its arguments: whatever follows the program's name is the program's own
+    /// The program and its arguments: options after the program's name are the program's own
     // A single argument that begins with the program: clap then takes everything after the first word as it is.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
-/// Show processes, links, connections with the carrier of each direction, and reasons
+/// Show processes, links, connections, the carrier of each direction, and reasons
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  sidestep status\n  sidestep status --json | jq '.connections[].directions[].carrier'"
@@ -130,15 +130,15 @@ Examples:
   sidestep detach 3.17        one connection, by its name in `sidestep status`
   sidestep attach --all       all may be upgraded again";
 
-/// Return live connections to the kernel, or (attach) let them be upgraded again; no byte is lost
+/// Return connections to the kernel (detach), or let them be upgraded again (attach); no byte is lost
 #[derive(clap::Args)]
 #[command(after_help = HOLD_EXAMPLES)]
 #[group(id = "scope", required = true, multiple = false, args = ["all", "pid", "connection"])]
 pub struct Hold {
-    /// Every process, also those that start later
+    /// All processes, including those that start later
     #[arg(long)]
     pub all: bool,
-    /// Every connection of this process
+    /// All connections of this process
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// One connection, as named by `sidestep status`
@@ -154,11 +154,11 @@ Examples:
   sidestep doctor nginx        ... and whether the library can be loaded into nginx
   sidestep doctor --json ./a   for scripts; the exit code is 0 only if all is well";
 
-/// Say what will and will not work on this machine, or with a program, why, and what to do about it
+/// Check what works on this machine, and with a program; say why something does not, and what to do
 #[derive(clap::Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
-    /// Also look at this program: a path, or a name in PATH
+    /// Also check this program: a path, or a name in PATH
     #[arg(value_name = "BINARY")]
     pub binary: Option<OsString>,
     /// Print JSON
@@ -168,7 +168,7 @@ pub struct Doctor {
     pub broker: Broker,
 }
 
-/// List every reason why a connection stays on, or returns to, the kernel
+/// List all reasons why a connection stays on, or returns to, the kernel
 #[derive(clap::Args)]
 pub struct Reasons {
     /// Print JSON
@@ -194,7 +194,7 @@ pub struct Capture {
     pub args: Vec<OsString>,
 }
 
-/// Let local TCP sockets write into each other's queues, by port (see `sidestep splice --help`)
+/// Splice local TCP sockets in the kernel, by port (see `sidestep splice --help`)
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Splice {
@@ -203,11 +203,11 @@ pub struct Splice {
     pub args: Vec<OsString>,
 }
 
-/// Measure whether it helps here, how much, and whether the difference is real (see `sidestep lab --help`)
+/// Measure whether Sidestep helps on this machine, and how much (see `sidestep lab --help`)
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Lab {
-    /// Its command and options
+    /// Command and options of the lab
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub args: Vec<OsString>,
 }
@@ -227,7 +227,7 @@ pub enum Service {
     List(ServiceList),
     /// Show one Service with its backends, and the endpoints that are not used, and why
     Show(ServiceShow),
-    /// Compare the tables in the kernel with what they are meant to say
+    /// Compare the tables in the kernel with what they should contain
     Check(ServiceCheck),
 }
 
@@ -242,7 +242,7 @@ pub struct ServiceList {
 
 #[derive(clap::Args)]
 pub struct ServiceShow {
-    /// The Service; without a namespace that of `default`
+    /// The Service; without a namespace, the one in the namespace `default`
     #[arg(value_name = "[NAMESPACE/]NAME")]
     pub name: String,
     #[command(flatten)]
@@ -261,7 +261,7 @@ Examples:
   sidestep policy show shop/web            its rules, as `sidestep explain` numbers them, and its pods
   sidestep policy check && echo well       exit code 1: something is not as it should be";
 
-/// Show with whom pods may talk, as the agent of this node keeps it
+/// Show the policies that the agent of this node enforces
 #[derive(Subcommand)]
 #[command(after_help = POLICY_EXAMPLES)]
 pub enum Policy {
@@ -269,7 +269,7 @@ pub enum Policy {
     List(PolicyList),
     /// Show one policy with its rules, and the pods of this node that it selects
     Show(PolicyShow),
-    /// Compare the tables in the kernel with what they are meant to say; as `sidestep service check`
+    /// Compare the tables in the kernel with what they should contain; as `sidestep service check`
     Check(ServiceCheck),
 }
 
@@ -284,7 +284,7 @@ pub struct PolicyList {
 
 #[derive(clap::Args)]
 pub struct PolicyShow {
-    /// The policy; without a namespace that of `default`
+    /// The policy; without a namespace, the one in the namespace `default`
     #[arg(value_name = "[NAMESPACE/]NAME")]
     pub name: String,
     #[command(flatten)]
@@ -303,33 +303,33 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
-    /// Who connects: a process, or any process in a cgroup v2 directory. With --inbound the pod that is connected to: its
+    /// The client: a process, or any process in a cgroup v2 directory. With --inbound the pod that is the server: its
     /// network namespace by name in /run/netns, by path, or by a process in it
     #[arg(value_name = "PID|CGROUP|NETNS")]
     pub from: String,
-    /// Where to; with --inbound only the port
+    /// The destination; with --inbound only the port
     #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT|[udp:]PORT")]
     pub to: String,
-    /// A connection that comes to the pod
+    /// Explain a connection to the pod, instead of one from it
     #[arg(long)]
     pub inbound: bool,
-    /// With --inbound: by this interface [default: that of the pod's default route]
+    /// With --inbound: the interface by which it arrives [default: that of the pod's default route]
     #[arg(long, value_name = "NAME", requires = "inbound")]
     pub interface: Option<String>,
-    /// With --inbound: from this address, by which policies decide
+    /// With --inbound: the client's address, which policies evaluate
     #[arg(long, value_name = "ADDRESS", requires = "inbound")]
     pub source: Option<IpAddr>,
     #[command(flatten)]
     pub agent: AgentSocket,
 }
 
-/// Which agent to ask, and how to print its answer.
+/// The agent to query, and how to print its answer.
 #[derive(clap::Args)]
 pub struct AgentSocket {
     /// The agent's socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
-    /// Print JSON with stable field names, and names in full: a table is fitted to the terminal
+    /// Print JSON with stable field names, and with names in full (a table is cut to the terminal's width)
     #[arg(long)]
     pub json: bool,
 }

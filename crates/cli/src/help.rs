@@ -5,10 +5,10 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Rings (local TCP connections in shared memory)", &["run", "status", "detach", "attach", "reasons"]),
     (
-        "Hooks (in the kernel: Services, sidecars, policy, splicing)",
+        "BPF programs (in the kernel: Services, sidecars, policy, splicing)",
         &["agent", "capture", "splice", "service", "policy"],
     ),
-    ("Does it work, and does it pay", &["doctor", "explain", "lab"]),
+    ("Diagnosis and measurement", &["doctor", "explain", "lab"]),
     ("Help", &["help"]),
 ];
 

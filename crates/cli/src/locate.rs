@@ -20,7 +20,7 @@ pub enum LocateError {
     Resolve { path: PathBuf, source: io::Error },
     #[error("{}: the loader cannot preload a path with a colon or a space; install it elsewhere", .0.display())]
     NotPreloadable(PathBuf),
-    #[error("cannot find out where this program lies")]
+    #[error("cannot find the path of this program")]
     OwnPlace(#[source] io::Error),
     #[error("{name} is neither in {} nor in {}", beside.display(), lib.display())]
     Nowhere { name: &'static str, beside: PathBuf, lib: PathBuf },

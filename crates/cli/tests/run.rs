@@ -251,7 +251,7 @@ fn something_else_at_the_brokers_address_is_not_a_broker() {
     // Accepts connections and closes them at once; ends when the socket is shut down.
     let shut = deaf.try_clone().expect("dup");
     let taker = std::thread::spawn(move || while rustix::net::accept(&deaf).is_ok() {});
-    runs_with_a_warning(&mut sandbox.command(&RAN), "hangs up instead of answering");
+    runs_with_a_warning(&mut sandbox.command(&RAN), "closes connections without an answer");
     rustix::net::shutdown(&shut, rustix::net::Shutdown::Both).expect("shutdown");
     taker.join().expect("it ends");
 }

@@ -63,51 +63,55 @@ pub fn meaning(reason: &str) -> &'static str {
     match reason {
         "translated" => "a connection or flow was given a backend",
         "refused" => "a connection was refused: the Service has no endpoint that serves here",
-        "backend-missing" => "a connection was refused: the tables name a backend that is not there",
-        "no-storage" => "a socket could not remember its Service: getpeername(2) will name the backend",
+        "backend-missing" => "a connection was refused: the tables name a backend that does not exist",
+        "no-storage" => "there was no memory to keep a socket's Service: getpeername(2) will return the backend",
         "flow-not-kept" => "the answer to a datagram will not be translated: the table of replies is full",
-        "tuple-in-use" => "a fixed source port is connected to this backend already: another one was taken",
+        "tuple-in-use" => "a bound source port is already connected to the chosen backend: another backend was taken",
         "bind-refused" => "bind(2) was refused: the port belongs to a Service",
         "captured-outbound" => "a connection of a captured pod went to its proxy",
-        "captured-inbound" => "the proxy's connection to its own pod went to its port for what comes in",
-        "captured-dns" => "a question to a name server went to the proxy",
-        "not-captured" => "the rules of a captured pod let a connection pass",
-        "no-route" => "a connection was refused: the pod has no route there, so that there is nothing to capture",
+        "captured-inbound" => "the proxy's connection to its own pod went to the proxy's inbound port",
+        "captured-dns" => "a DNS query went to the proxy",
+        "not-captured" => "the rules of a captured pod do not capture a connection",
+        "no-route" => "a connection was refused: the pod has no route to its destination",
         "source-not-kept" => {
             "the proxy sees 127.0.0.1 or ::1 as the source of a connection: its own could not be bound"
         }
-        "way-not-kept" => "a connection will be refused: the table of what was dialled is full",
-        "accepted" => "the proxy was told what was dialled",
-        "listener-not-kept" => "the proxy has more listeners than are remembered: some of them get no connections",
+        "way-not-kept" => "a connection will be refused: the table of original destinations is full",
+        "accepted" => "the proxy got the original destination of a connection",
+        "listener-not-kept" => "the proxy has more listeners than fit into the table: some of them get no connections",
         "listener-of-others" => {
-            "somebody who is not the proxy listens at its port: nothing that comes in is given to that socket"
+            "a program that is not the proxy listens at the proxy's port: it gets no captured connections"
         }
-        "refused-inside" => "a connection to the proxy's port was refused: what was dialled is not known",
-        "without-proxy" => "nobody listens at the proxy's port: what came in was refused, or passed if that is wanted",
-        "policy-denied-out" => "a pod's call was refused: its policies forbid the destination",
-        "policy-denied-in" => "what was sent to a pod was turned away: its policies forbid the sender",
-        "policy-would-deny-out" => "a pod's call was let through, which a policy in dry run would forbid",
-        "policy-would-deny-in" => "what was sent to a pod was let in, which a policy in dry run would forbid",
-        "bypassed-outbound" => "a connection went around the client's proxy: the Service needs none",
-        "bypassed-inbound" => "a connection went around the server's proxy: the Service needs none",
+        "refused-inside" => "a connection to the proxy's port was refused: its original destination is not known",
+        "without-proxy" => {
+            "no program listens at the proxy's port: an inbound connection was refused, or passed if so configured"
+        }
+        "policy-denied-out" => "a pod's outbound call was denied: its policies deny the destination",
+        "policy-denied-in" => "a packet to a pod was denied: its policies deny the sender",
+        "policy-would-deny-out" => "a pod's outbound call was allowed, which a policy in dry run would deny",
+        "policy-would-deny-in" => "a packet to a pod was allowed, which a policy in dry run would deny",
+        "bypassed-outbound" => "a connection bypassed the client's proxy: the Service asks for that",
+        "bypassed-inbound" => "a connection bypassed the server's proxy: the Service asks for that",
         "bypass-refused" => {
-            "a connection went through a proxy though the Service needs none: one of the pods requires it"
+            "a connection did not bypass a proxy, though the Service asks for that: one of the pods requires its proxy"
         }
         "source-routed" => {
-            "a source route was refused: it leads elsewhere than to the address that rules are asked about"
+            "a source route was refused: it leads to another address than the one that the rules were evaluated for"
         }
         "source-forged" => "a packet was dropped: its source address is not the sender's, or is the receiver's own",
         "not-admitted-out" => {
             "a call was refused: the node is armed, and the agent has not admitted this network namespace"
         }
         "not-admitted-in" => {
-            "what was sent to a network namespace was dropped: the node is armed, and the agent has not admitted it"
+            "a packet to a network namespace was dropped: the node is armed, and the agent has not admitted the namespace"
         }
-        "too-many-pending" => "a connection was refused: the pod has 4096 under way to its proxy already",
-        "conversation-not-kept" => {
-            "the answer to a datagram will be denied: the pod has no table of those that it waits for"
+        "too-many-pending" => {
+            "a connection was refused: the pod already has 4096 connections to its proxy that are not accepted yet"
         }
-        "not-watched" => "a connection was not counted: there are more pairs of pods and Services than are counted",
+        "conversation-not-kept" => "the answer to a datagram will be denied: the pod has no table of conversations",
+        "not-watched" => {
+            "a connection was not counted: there are more pairs of workloads and Services than fit into the table"
+        }
         _ => "",
     }
 }

@@ -46,7 +46,7 @@ impl fmt::Display for Form {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("has {found}, not {wanted}: detach first")]
+#[error("has {found}, not {wanted}: detach first (`sidestep agent --detach`)")]
 struct OtherForm {
     wanted: Form,
     found: Form,

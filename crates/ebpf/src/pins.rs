@@ -24,16 +24,16 @@ pub struct Pins {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// It is in another file system.
-    #[error("is in no BPF file system (mount -t bpf bpf DIRECTORY)")]
+    #[error("is not in a BPF file system (mount -t bpf bpf DIRECTORY)")]
     NoBpffs,
     /// Another kind of file has its name.
-    #[error("is no directory: remove it")]
+    #[error("is not a directory: remove it")]
     NoDirectory,
     /// It belongs to another user (the uid).
     #[error("belongs to user {0}, not to this one: remove it, or choose another place")]
     Of(u32),
     /// Other users may write to it.
-    #[error("can be written by others: look who has put what there, and then `chmod go-w` it")]
+    #[error("can be written by other users: check what they have put there, and then `chmod go-w` it")]
     Writable,
 }
 

@@ -4,10 +4,11 @@ use clap::{Parser, Subcommand};
 use jiff::SignedDuration;
 use std::path::PathBuf;
 
-/// Measure whether Sidestep helps here, how much, and whether the difference is real.
+/// Measure whether Sidestep helps on this machine, how much, and whether the difference is significant.
 ///
-/// Variants of a set-up are measured in turn, in random order, until the intervals of their ratios are narrow enough or the
-/// time is over. Everything runs in namespaces of its own, without a way out of this machine, and is gone afterwards.
+/// The lab measures variants of a set-up in turn, in random order, until the intervals of their ratios are narrow enough or
+/// the time limit is reached. Everything runs in separate namespaces, without a route to the outside, and is removed
+/// afterwards.
 #[derive(Parser)]
 #[command(name = "sidestep lab", bin_name = "sidestep lab", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -17,13 +18,13 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  sidestep lab list                                the scenarios there are
+  sidestep lab list                                the built-in scenarios
   sidestep lab run demo --quick                    a minute or two: an answer for this machine
-  sidestep lab run mine.yaml --out today.json      a scenario of your own
+  sidestep lab run mine.yaml --out today.json      your own scenario
   sidestep lab run mine --server 'redis-server --port 7000' --port 7000 \\
       --tool redis-benchmark --target 127.0.0.1:7000 --connections 16 --requests 20000
   sidestep lab report today.json --html today.html
-  sidestep lab compare yesterday.json today.json   what has changed between two runs
+  sidestep lab compare yesterday.json today.json   what changed between two runs
 
 docs/lab.md explains scenarios, and how to read the verdicts.";
 
@@ -46,13 +47,13 @@ Examples:
   sidestep lab run mine --server 'nginx -c /srv/nginx.conf' --port 8080 --tool wrk --target http://127.0.0.1:8080/
   sidestep lab run mine --server ./server --port 9000 --load './client --count 1000'
 
-Writes NAME.json (everything, raw) and NAME.html (the report), and prints the verdicts. Ctrl-C drops the trial that is
-being measured, and judges what there is by then; a second one ends at once. Rings need no privilege; capture,
+Writes NAME.json (all raw data) and NAME.html (the report), and prints the verdicts. Ctrl-C drops the trial that is
+being measured, and evaluates the finished ones; a second Ctrl-C ends the run at once. Rings need no privilege; capture,
 splice, Services and programs of several users need root.
-Exit code: 0 measured; 1 not, or a check of the scenario has failed, or with --strict a variant has no figures in some
-cell; 2 nothing was started: the scenario or an option is wrong, or a program is missing.";
+Exit code: 0 measured; 1 nothing could be measured, or a check of the scenario failed, or with --strict a variant has no
+figures in some cell; 2 nothing was started: the scenario or an option is invalid, or a program is missing.";
 
-/// Measure a scenario: a file, or one of `sidestep lab list`, or `mine` with commands of your own
+/// Measure a scenario: a file, one of `sidestep lab list`, or `mine` with your own commands
 #[derive(clap::Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct Run {
@@ -62,43 +63,43 @@ pub struct Run {
     /// Fewer cells, rounds and seconds: an answer in a minute or two
     #[arg(long)]
     pub quick: bool,
-    /// Only these variants; the baseline is always among them
+    /// Only these variants; the baseline is always included
     #[arg(long, value_name = "VARIANT,...", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only these values of an axis; may be given several times
     #[arg(long = "axis", value_name = "AXIS=VALUE,...", value_parser = axis)]
     pub axes: Vec<(String, Vec<String>)>,
-    /// Another text for a name of the scenario's `values`; may be given several times
+    /// Replace one of the scenario's `values`; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = value)]
     pub values: Vec<(String, String)>,
-    /// End by then, whatever has been reached
+    /// End after this time, even if intervals are not narrow enough
     #[arg(long, value_name = "15m")]
     pub limit: Option<SignedDuration>,
-    /// Half the width of an interval that is narrow enough, as a part of the ratio
+    /// An interval is narrow enough if half its width is below this fraction of the ratio
     #[arg(long, value_name = "0.05")]
     pub precision: Option<f64>,
-    /// End after so many rounds
+    /// End after this many rounds
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
-    /// Length of a trial
+    /// Seconds of a trial
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
-    /// Afterwards, sample where CPU time goes in one more trial of each variant and cell
+    /// After the measurement, sample where CPU time goes, in one more trial of each variant and cell
     #[arg(long)]
     pub profile: bool,
     /// Fail if a variant could not be measured in some cell
     #[arg(long)]
     pub strict: bool,
-    /// From which the order of trials comes
+    /// Seed of the random order of trials
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Where the result goes
+    /// File for the result
     #[arg(long, value_name = "FILE", default_value = "NAME.json")]
     pub out: PathBuf,
-    /// Where the report goes; `none` for none
+    /// File for the report; `none` for no report
     #[arg(long, value_name = "FILE", default_value = "NAME.html")]
     pub html: PathBuf,
-    /// Print the result's judgement as JSON
+    /// Print the verdicts as JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -109,39 +110,39 @@ pub struct Run {
 #[derive(clap::Args)]
 #[command(next_help_heading = "For the scenario mine")]
 pub struct Mine {
-    /// A server's command line; may be given several times, in the order in which they are started
+    /// A server's command line; may be given several times: servers are started in this order
     #[arg(long, value_name = "COMMAND")]
     pub server: Vec<String>,
-    /// At which port it listens: one for each --server
+    /// The port at which the server listens: one for each --server
     #[arg(long, value_name = "PORT")]
     pub port: Vec<u16>,
-    /// A load by a tool that is understood: wrk, oha, h2load, redis-benchmark, iperf3, sockperf, fortio, k6
+    /// The tool that generates the load: wrk, oha, h2load, redis-benchmark, iperf3, sockperf, fortio, k6
     #[arg(long, value_name = "TOOL", conflicts_with = "load")]
     pub tool: Option<String>,
-    /// A URL, or ADDRESS:PORT
+    /// The tool's target: a URL, or ADDRESS:PORT
     #[arg(long, value_name = "TARGET", requires = "tool")]
     pub target: Option<String>,
-    /// Connections of the tool, or several numbers to compare
+    /// Connections of the tool; several numbers are measured separately
     #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "tool")]
     pub connections: Vec<u32>,
     /// Requests a second, for tools that keep a rate
     #[arg(long, value_name = "N", requires = "tool")]
     pub rate: Option<f64>,
-    /// Requests a trial, for tools that have no clock
+    /// Requests in a trial, for tools that cannot run for a given time
     #[arg(long, value_name = "N", requires = "tool")]
     pub requests: Option<u64>,
-    /// Or a command line: how long one run of it takes is what is compared
+    /// Instead of a tool, any command line: the time that one run of it takes is compared
     #[arg(long, value_name = "COMMAND")]
     pub load: Option<String>,
-    /// What is compared with the plain set-up
+    /// The variants that are compared with the plain set-up
     #[arg(long, value_name = "rings|splice", value_delimiter = ',', default_value = "rings")]
     pub variants: Vec<String>,
 }
 
-/// List the scenarios, or print one of them as a start for your own
+/// List the scenarios, or print one of them, as a template for your own
 #[derive(clap::Args)]
 pub struct List {
-    /// Print this one's file
+    /// Print the file of this scenario
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// Print JSON
@@ -149,7 +150,7 @@ pub struct List {
     pub json: bool,
 }
 
-/// Compare two results of a scenario: other times, machines or versions
+/// Compare two results of a scenario, of other times, machines or versions
 #[derive(clap::Args)]
 pub struct Compare {
     #[arg(value_name = "A.json")]
@@ -161,18 +162,18 @@ pub struct Compare {
     pub json: bool,
 }
 
-/// Print what a result says, or make its report again
+/// Print the verdicts of a result, or write its report again
 #[derive(clap::Args)]
 pub struct Report {
     #[arg(value_name = "RESULT.json")]
     pub result: PathBuf,
-    /// Beside this variant instead of the scenario's baseline; without a control
+    /// Compare with this variant instead of the scenario's baseline; then there is no control
     #[arg(long, value_name = "VARIANT")]
     pub baseline: Option<String>,
-    /// Write the report as a page that needs nothing else
+    /// Write the report as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Print it as Markdown
+    /// Print the report as Markdown
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
     /// Print JSON

@@ -107,7 +107,7 @@ fn errors_say_what_is_wrong_with_a_file() {
         read(&path).expect_err("no result").to_string()
     };
     assert!(says("name: x").contains("result.json: not JSON (expected"));
-    assert!(says("[1]").contains("no result of the lab"));
+    assert!(says("[1]").contains("not a result of the lab"));
     assert!(says(r#"{"format": 99}"#).contains("of format 99, and this lab reads format 1"));
     assert!(says(r#"{"format": 1, "version": 5}"#).contains("damaged: version: invalid type"));
     assert!(read(directory.path()).expect_err("a directory").to_string().contains("not a file"));

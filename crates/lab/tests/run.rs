@@ -170,7 +170,7 @@ fn a_way_that_no_byte_went_fails_the_run_where_a_check_demands_it() {
     let said = lab.fails(&["--rounds", "1"]);
     assert!(said.contains("other: not a byte of the load went by ring (bytes: nothing was counted)"), "{said}");
     let lab = Lab::new(&(sleeper("0.02") + "checks: [{run: [\"true\"], moved: [by ring]}]\n"));
-    assert!(lab.is_not_begun(&[]).contains("checks: each has either a command, run, or ways, moved"));
+    assert!(lab.is_not_begun(&[]).contains("checks: each check has either `run` (a command) or `moved` (ways)"));
 }
 
 /// Cells that differ only in their checks share a set-up. Each check runs once, after the first turn to which it applies.
@@ -228,8 +228,8 @@ fn a_scenario_that_is_wrong_is_not_begun() {
     for (wrong, why) in [
         ("baseline: plian", "baseline: 'plian' is none of plain, other"),
         ("baseline: plain\nvariant: {}", "unknown field"),
-        ("baseline: plain\nfiles: {load: x}", "files: 'load' is a path, or a file of the lab's own"),
-        ("baseline: plain\naxes: {dir: [1]}", "'dir' is a name of the lab's own"),
+        ("baseline: plain\nfiles: {load: x}", "files: 'load' is a path, or reserved for the lab"),
+        ("baseline: plain\naxes: {dir: [1]}", "'dir' is reserved for the lab"),
         ("baseline: plain\nquick: {axes: {size: [1]}}", "quick.axes: 'size' is none of"),
         (
             "baseline: plain\ngoals: [{goal: g, variant: plian, figures: [p50], limit: 1}]",
@@ -237,7 +237,7 @@ fn a_scenario_that_is_wrong_is_not_begun() {
         ),
         (
             "baseline: plain\ngoals: [{goal: g, variant: other, beside: [plain], figures: [p50], limit: 0}]",
-            "goals.g.limit: 0 is no limit",
+            "goals.g.limit: 0 is not a valid limit",
         ),
     ] {
         let lab = Lab::new(&sleeper("0.02").replace("baseline: plain", wrong));
@@ -277,7 +277,7 @@ fn goals_are_reached_or_missed() {
 #[test]
 fn a_name_that_nothing_has_is_told_with_those_that_are_there() {
     let said = Lab::new(&scenario("command: [sleep, '${tmie}']", "", "")).is_not_begun(&[]);
-    assert!(said.contains("nothing is called 'tmie'; there are: ") && said.contains("time"), "{said}");
+    assert!(said.contains("'tmie' is not defined; these are: ") && said.contains("time"), "{said}");
 }
 
 #[test]

@@ -16,29 +16,29 @@ mod step;
 use args::Args;
 
 const HELP: &str = "\
-sidestep-bench: small programs to measure local TCP with
+sidestep-bench: small programs that measure local TCP
 
 usage: sidestep-bench PROGRAM [--OPTION VALUE]...
 
-  idle       opens many connections, exchanges messages on each, then sits still
+  idle       opens many connections, exchanges messages on each, then stays idle
              --role server|client  --port N  --conns 10000 (both)
-             client: --rounds 64; prints `ready`, stays idle until its standard input ends
-  notours    calls on descriptors that are no TCP connection
+             client: --rounds 64; prints `ready`, then idle until its standard input ends
+  notours    calls on descriptors that are not TCP connections
              --on pipe|file|unix|udp|epoll  --calls 1000000
   pods       answers requests at many addresses, each with its number; prints `ready`, runs until it is ended
              --at ADDRESS:PORT,...
   dial       connections to pods or a Service, one after another
              --to ADDRESS:PORT,...  --time connect|connection|request  --seconds 1
-  reach      whether that many pods answer at an address, each of them and no other
+  reach      checks that exactly this many pods answer at an address
              --to ADDRESS:PORT,...  --pods N
-  appear     how long a command takes to set up a Service; --stop takes it away again
+  appear     how long a command takes to set up a Service; --stop removes it
              --to ADDRESS:PORT  --start COMMAND  --stop COMMAND  --seconds 1  --limit 120
-  change     how long a command takes to exchange one pod of a Service for another, there and back
+  change     how long a command takes to replace one pod of a Service by another, and back
              --to ADDRESS:PORT  --there COMMAND  --back COMMAND  --pods NEW,OLD (12,11)  --idle 0  --seconds 1  --limit 120
-  services   a cluster's Services, as others read them
-             --count N  --whole all|dialled (which of them have endpoints)  --change none|there|back (what is written for it)
+  services   prints a cluster's Services in the format of another program
+             --count N  --whole all|dialled (which of them have endpoints)  --change none|there|back (the change that is written)
              --as iptables|nftables|ipvs|addresses|object|slice, or --as objects --into DIRECTORY
-  services-api  the API server of such a cluster, as far as kube-proxy needs one
+  services-api  an API server of such a cluster, with what kube-proxy needs
              --count N  --port PORT  --node ADDRESS
 
 example:

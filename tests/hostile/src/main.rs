@@ -27,19 +27,19 @@ Examples:
   hostile                              20 seconds, as in `make test`
   hostile --seconds 600                ten minutes
   hostile --seconds 5 --seed 7         the attacks of seed 7 again
-  hostile --verbose --seconds 5        every lie that is told";
+  hostile --verbose --seconds 5        print every attack";
 
-/// Attack programs under Sidestep with a peer that lies in shared memory and to the broker
+/// Attack programs under Sidestep with a peer that sends invalid values in shared memory and to the broker
 #[derive(Parser)]
 #[command(name = "hostile", after_help = AFTER)]
 struct Args {
-    /// What to choose attacks by [default: from the clock]
+    /// Seed for choosing attacks [default: from the clock]
     #[arg(long)]
     seed: Option<u64>,
-    /// How long to go on
+    /// Duration in seconds
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Say every lie
+    /// Print every attack
     #[arg(long)]
     verbose: bool,
     /// Print the result as JSON too

@@ -1,4 +1,4 @@
-"""The whole mesh of Istio, end to end: istiod, sidecars, STRICT mutual TLS; steered by rules, and by Sidestep.
+"""Istio's mesh, end to end: istiod, sidecars, STRICT mutual TLS; redirected by rules, and by Sidestep.
 
 The same calls are made both ways. What comes of each must be what calls.py says, and so the same; and nothing that a
 sidecar was to seal may be read on the way.
@@ -41,7 +41,7 @@ def run(testbed, options, checks):
 
 
 def same_rules(checks):
-    """What pilot-agent wrote when the files were made is what it writes."""
+    """pilot-agent still writes what is in the files."""
     rules = istio_rules.Rules()
     for name, case in istio_rules.CASES.items():
         file = istio_rules.path(name)

@@ -1,4 +1,4 @@
-"""Who calls whom in the mesh, and what is to come of it."""
+"""The calls in the mesh, and their expected results."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ TOGETHER = 32
 
 @dataclass(frozen=True)
 class Call:
-    """`to` is a Service, a pod, or an address. Everything from `outcome` on is what is to be seen."""
+    """`to` is a Service, a pod, or an address. The fields from `outcome` on are the expected result."""
 
     name: str
     who: str
@@ -31,11 +31,11 @@ class Call:
     # The pods that answer: all of them, or one of them.
     by: tuple = ()
     is_one: bool = False
-    # The caller's address as the program has it.
+    # The caller's address as the program sees it.
     source: str = PASSTHROUGH
-    # Whose certificate the program is told of.
+    # The identity in the certificate that the sidecar reports to the program.
     identity: str = ""
-    # Whether somebody who listens between the pods can read what was said, as it is meant to be.
+    # Whether the request must be readable between the pods.
     plain: bool = False
 
 
@@ -46,12 +46,12 @@ WEB_HOST = f"web.{places.NAMESPACE}.svc.{places.DOMAIN}"
 
 
 def service(name):
-    """A Service's address, which the API server has chosen."""
+    """The address that the API server has assigned to a Service."""
     return ("service", name)
 
 
 def mutual(place, **of_call):
-    """What goes from sidecar to sidecar, to the Service of the webs."""
+    """A call from sidecar to sidecar, to the Service of the webs."""
     return {"by": WEB_NAMES, "identity": place.identity, **of_call}
 
 
@@ -97,10 +97,10 @@ AS_USUAL = (
          source=""),
     Call("outside, by HTTP", CLIENT.name, places.OUTSIDE, VIP, "anew", called="example.org", outcome=NOBODY, source=""),
     Call("outside, by raw TCP", CLIENT.name, places.OUTSIDE, places.TCP_PORT, "tcp", outcome=ENDED, source=""),
-    # Names, which the sidecar knows.
+    # Names that the sidecar resolves.
     *(Call(f"the name of a Service, {kind}", CLIENT.name, places.RESOLVER, places.DNS_PORT, kind, called=WEB_HOST,
            outcome="web", source="") for kind in ("dns", "dns-sendto", "dns-tcp")),
-    # What is forbidden.
+    # Calls that policies deny.
     Call("a forbidden path", CLIENT.name, service("web"), VIP, "anew", path=things.FORBIDDEN_PATH, outcome=DENIED,
          source=""),
     Call("a path that is not for webs", FIRST.name, service("web"), VIP, "anew", path=things.GUARDED_PATH,
@@ -111,7 +111,7 @@ AS_USUAL = (
          source=""),
     Call("a port that is not for clients, others", FIRST.name, service("web"), places.GUARDED_PORT, "together",
          times=TOGETHER, outcome=ANSWERED, by=WEB_NAMES),
-    # Into the mesh from outside of it.
+    # Into the mesh from outside.
     Call("into the mesh, a Service", OUTSIDER.name, service("web"), VIP, "anew", outcome=ENDED, source="", plain=True),
     Call("into the mesh, a Service by raw TCP", OUTSIDER.name, service("web"), places.TCP_PORT, "tcp", outcome=ENDED,
          source="", plain=True),
@@ -122,7 +122,7 @@ AS_USUAL = (
          outcome=ANSWERED, by=WEB_NAMES, source=OUTSIDER.address, plain=True),
     Call("how the sidecar is", NODE, FIRST, places.HEALTH_PORT, path="/healthz/ready", source="", plain=True),
     Call("into the mesh, from the node", NODE, FIRST, places.HTTP_PORT, outcome=ENDED, source="", plain=True),
-    # All of it outside of the mesh.
+    # Both ends outside the mesh.
     Call("outsiders, a Service", OUTSIDER.name, service("bare"), VIP, called="bare", by=(BARE.name,),
          source=OUTSIDER.address, plain=True),
     Call("outsiders, a pod", OUTSIDER.name, BARE, places.TCP_PORT, "tcp", outcome=ANSWERED, by=(BARE.name,),
@@ -132,7 +132,7 @@ AS_USUAL = (
     Call("outsiders, outside", OUTSIDER.name, places.OUTSIDE, VIP, outcome=UNREACHABLE, source=""),
 )
 
-# While the client's sidecar does not run. What is captured goes nowhere then; it must not go by itself.
+# While the client's sidecar does not run: captured connections must be refused, and must not bypass the sidecar.
 WITHOUT_SIDECAR = (
     Call("no sidecar: a Service", CLIENT.name, service("web"), VIP, outcome=REFUSED, source=""),
     Call("no sidecar: a Service by raw TCP", CLIENT.name, service("web"), places.TCP_PORT, "tcp", outcome=REFUSED,
@@ -148,7 +148,7 @@ WITHOUT_SIDECAR = (
     Call("no sidecar: from elsewhere, past it", OUTSIDER.name, CLIENT, places.EXCLUDED_PORT, by=(CLIENT.name,),
          source=OUTSIDER.address, plain=True),
 )
-# When it runs again.
+# After the sidecar has been started again.
 WITH_SIDECAR_AGAIN = (
     Call("sidecar again: a Service", CLIENT.name, service("web"), VIP, "anew", times=MANY, **mutual(CLIENT)),
     Call("sidecar again: from elsewhere", OUTSIDER.name, CLIENT, places.HTTP_PORT, outcome=ENDED, source="",

@@ -1,4 +1,4 @@
-"""The real istiod, next to the API server: it knows the mesh before the first proxy asks."""
+"""The real istiod, next to the API server: it knows the whole mesh before the first proxy connects."""
 
 import http.client
 import json
@@ -16,11 +16,11 @@ START_SECONDS = 120
 SLICE_SECONDS = 60
 NAME = "istiod.istio-system.svc"
 DISCOVERY = f"{CONTROL}:{SECURE_PORT}"
-# Who may ask for certificates with a token.
+# Audience of the tokens with which proxies request certificates.
 AUDIENCE = "istio-ca"
 TOKEN_SECONDS = 24 * 3600
 ROOT = "istio-ca-root-cert"
-# Envoy as its makers release it has no filters of Istio's own.
+# The upstream release of Envoy does not have Istio's own filters.
 ENVIRONMENT = {"PILOT_ENABLE_METADATA_EXCHANGE": "false", "PILOT_ENABLE_ALPN_FILTER": "false",
                "PILOT_ENABLE_GATEWAY_API": "false", "ENABLE_CA_SERVER": "true", "PILOT_CERT_PROVIDER": "istiod",
                "POD_NAME": "istiod", "POD_NAMESPACE": things.ISTIO_SYSTEM, "REVISION": "default",
@@ -73,19 +73,19 @@ class Istiod:
         return self.control_plane.namespace.call(lambda: answers("127.0.0.1", HTTP_PORT, "/ready"))
 
     def find_root(self):
-        """What a container would find in its file system."""
+        """istiod's root certificate, which a container would have in its file system."""
         found = [thing for thing in self.api.list("ConfigMap", NAMESPACE) if thing["metadata"]["name"] == ROOT]
         return found and found[0]["data"]["root-cert.pem"]
 
     def token(self, account):
-        """By which a pod's proxy gets its certificate."""
+        """The token with which a pod's proxy requests its certificate."""
         spec = {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS}
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
         return self.api.ask("POST", path, {"spec": spec})["status"]["token"]
 
 
 def answers(host, port, path):
-    """Whether somebody there says 200."""
+    """Whether a server answers there with status 200."""
     connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         connection.request("GET", path)

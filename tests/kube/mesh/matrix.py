@@ -1,4 +1,4 @@
-"""Makes the calls in a world: what came of each, and whether it could be read on the way."""
+"""Makes the calls in a world: the result of each, and whether it could be read on the wire."""
 
 import re
 
@@ -13,7 +13,7 @@ IDENTITY = re.compile(r"URI=([^;,]+)")
 
 
 def run(world):
-    """What was seen of each call, by its name."""
+    """The result of each call, by its name."""
     seen = make(world, AS_USUAL)
     sidecar = world.pods[places.CLIENT.name].sidecar
     sidecar.stop()
@@ -36,7 +36,7 @@ def make(world, calls):
         marks = world.wire.marks()
         if marks - {own}:
             raise Failure(f"{world.kind}: {call.name}: there was something of an earlier call on the wire")
-        # An address that was asked for is a Service's, by the name of which it is known beforehand.
+        # The address of a Service is replaced by its name, since the API server chooses the address.
         named = {address: name for name, address in services.items()}
         answer["outcomes"] = [named.get(outcome, outcome) for outcome in answer["outcomes"]]
         seen[call.name] = sight(answer, own in marks)
@@ -50,7 +50,7 @@ def address(to, services):
 
 
 def sight(answer, is_plain):
-    """One that can be compared with what is wanted, and with another world's."""
+    """A result that can be compared with the expected one, and with another world's."""
     answers = answer["answers"]
     return {"outcomes": sorted(set(answer["outcomes"])), "by": sorted({one["name"] for one in answers}),
             "sources": sorted({one["source"] for one in answers}),

@@ -5,34 +5,34 @@ from dataclasses import dataclass
 NAMESPACE = "mesh"
 DOMAIN = "cluster.local"
 
-# The node's address among the nodes, and what its pods send everything to.
+# The node's address among the nodes, and its pods' default gateway.
 NODE = "10.251.0.11"
 GATEWAY = "169.254.1.1"
-# Nothing leads there.
+# There is no route to this address.
 OUTSIDE = "203.0.113.7"
 
 HTTP_PORT = 8080
-# Raw TCP: balanced; at a pod's own address, which a headless Service makes known; and not for everybody.
+# Raw TCP: balanced; at a pod's own address, which a headless Service names; and denied to some callers.
 TCP_PORT, DIRECT_PORT, GUARDED_PORT = 9000, 9001, 9002
 UDP_PORT = 5300
-# Past the sidecar, in both directions.
+# Bypasses the sidecar, in both directions.
 EXCLUDED_PORT = 8125
-# At 127.0.0.1 only.
+# Served at 127.0.0.1 only.
 LOCAL_PORT = 7070
-# Nobody listens there.
+# No program listens there.
 CLOSED_PORT = 8099
 
-# Where programs think that names are known. Nobody is there: sidecars answer.
+# The name server in resolv.conf. No host has this address: sidecars answer.
 RESOLVER, DNS_PORT = "10.96.0.10", 53
-# Of the sidecar.
+# User and ports of the sidecar.
 PROXY_ID = 1337
 OUTBOUND_PORT, INBOUND_PORT = 15001, 15006
 STATUS_PORT, HEALTH_PORT, METRICS_PORT = 15020, 15021, 15090
 EXCLUDED_INBOUND = (METRICS_PORT, HEALTH_PORT, STATUS_PORT, EXCLUDED_PORT)
-# From where a sidecar speaks to its program.
+# The source address of a sidecar's connections to its program.
 PASSTHROUGH = "127.0.0.6"
 
-# Who the programs run as.
+# User of the programs.
 APP_ID = 1000
 
 
@@ -56,7 +56,7 @@ def principal(app):
 
 CLIENT = Place("client", "client", "10.244.2.2")
 WEBS = (Place("web-1", "web", "10.244.2.3"), Place("web-2", "web", "10.244.2.4"))
-# Without sidecars: one that asks, and one that is asked.
+# Without sidecars: a client and a server.
 OUTSIDER = Place("outsider", "outsider", "10.244.2.5", is_meshed=False)
 BARE = Place("bare", "bare", "10.244.2.6", is_meshed=False)
 PLACES = {place.name: place for place in (CLIENT, *WEBS, OUTSIDER, BARE)}

@@ -17,7 +17,7 @@ class Pod:
         self.world, self.place = world, place
         self.cgroup = world.cgroup.child(place.name)
         self.namespace = None
-        # Of each container one of its own, as kubelets have it.
+        # One cgroup for each container, as kubelets do.
         self.app_cgroup = self.cgroup.child("app")
         self.sidecar = Sidecar(self) if place.is_meshed else None
         self.app = self.caller = None
@@ -57,7 +57,7 @@ class Pod:
             self.sidecar.await_ready()
 
     def stop(self):
-        """All that runs in it."""
+        """Ends all programs of the pod."""
         if self.caller is not None:
             self.caller.stop()
         self.cgroup.kill()

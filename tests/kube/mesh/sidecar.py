@@ -20,7 +20,7 @@ class Sidecar:
         self.process = None
 
     def start(self):
-        """What would be mounted into the container is below the directory that pilot-agent begins in."""
+        """Files that would be mounted into the container are below pilot-agent's working directory."""
         place, istiod = self.pod.place, self.world.istiod
         for name, text in {"var/run/secrets/tokens/istio-token": istiod.token(place.app),
                            "var/run/secrets/istio/root-cert.pem": istiod.root,
@@ -41,7 +41,7 @@ class Sidecar:
             cwd=self.directory, env={**self.world.env, **self.environment()})
 
     def stop(self):
-        """At once, Envoy and all, which is in no group of processes of ours. Nobody listens at its ports then."""
+        """Kills pilot-agent and Envoy, which is in another process group. No program listens at its ports then."""
         self.world.processes.remove(self.process)
         self.cgroup.kill()
         wait.until(self.cgroup.is_empty, f"the sidecar of {self.pod.place.name} to end", START_SECONDS)
@@ -61,6 +61,6 @@ class Sidecar:
             "ISTIO_CPU_LIMIT": "1", "PROXY_CONFIG": json.dumps(config)}
 
     def await_ready(self):
-        """Envoy has all that istiod told it, and serves."""
+        """Envoy has its complete configuration from istiod, and serves."""
         wait.until(lambda: self.pod.namespace.call(lambda: answers("127.0.0.1", STATUS_PORT, "/healthz/ready")),
                    f"the sidecar of {self.pod.place.name} to be ready", START_SECONDS, self.process.must_run)

@@ -1,4 +1,4 @@
-"""What the API server is told of the mesh: pods, Services, and who may speak to whom."""
+"""The objects of the mesh at the API server: pods, Services, and policies."""
 
 from kube.addresses import NODE_NAME
 from kube.objects import namespace, service
@@ -18,7 +18,7 @@ from .places import (
 )
 
 ISTIO_SYSTEM = "istio-system"
-# Its port is HTTP, and no pod is behind it.
+# A Service with an HTTP port and without pods.
 EMPTY = "empty"
 HEADLESS = "web-direct"
 VIP_PORT, EMPTY_PORT = 80, 81
@@ -39,7 +39,7 @@ def thing(version, kind, name, spec=None, in_namespace=NAMESPACE):
 
 
 def pod(place):
-    """Bound to the node, and made to run by hand: nobody starts containers here."""
+    """A Pod that is bound to the node; its status is written by the test, since no kubelet starts containers."""
     labels = {"app": place.app, "service.istio.io/canonical-name": place.app}
     if place.is_meshed:
         labels["security.istio.io/tlsMode"] = "istio"
@@ -70,12 +70,12 @@ def selecting(name, app, ports, **spec):
 
 
 def port(name, number, target=None, protocol="TCP"):
-    """Istio tells what is spoken from the name."""
+    """Istio derives the protocol from the port's name."""
     return {"name": name, "port": number, "targetPort": target or number, "protocol": protocol}
 
 
 def policies():
-    """The whole mesh speaks mutual TLS only. Rules for HTTP name its port, since they would mean all of a raw one."""
+    """The whole mesh uses mutual TLS only. HTTP rules name the HTTP port: on a raw one they would match everything."""
     security = "security.istio.io/v1"
     yield thing(security, "PeerAuthentication", "default", {"mtls": {"mode": "STRICT"}}, ISTIO_SYSTEM)
     operation = {"ports": [str(HTTP_PORT)]}

@@ -1,4 +1,4 @@
-"""How Services and the connections between programs and their sidecars are steered: by rules, or by Sidestep."""
+"""What balances Services and redirects connections to sidecars: rules, or Sidestep."""
 
 import json
 import subprocess
@@ -12,15 +12,15 @@ from .places import EXCLUDED_INBOUND, INBOUND_PORT, NAMESPACE, OUTBOUND_PORT, PR
 
 PROGRAM = TARGET / "release" / "sidestep"
 VERSIONS = {"Service": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
-# Time for whoever captures to begin with it.
+# Time limit until a pod is captured.
 VALIDATION = "20s"
-# As the injected init container calls istio-iptables where names are captured, but for one more port past the sidecar.
+# The arguments of the injected init container with DNS capture, and one more port that bypasses the sidecar.
 FLAGS = ["-p", OUTBOUND_PORT, "-z", INBOUND_PORT, "-u", PROXY_ID, "-g", PROXY_ID, "-m", "REDIRECT", "-i", "*", "-x", "",
          "-b", "*", "-d", ",".join(map(str, EXCLUDED_INBOUND)), "--redirect-dns", "--capture-all-dns"]
 
 
 class Way:
-    """What steers one world."""
+    """What balances and redirects in one world."""
 
     name: str
     needs_sidestep = False
@@ -29,22 +29,22 @@ class Way:
         self.world = world
 
     def start(self):
-        """Before there is any program in a pod."""
+        """Runs before there is any program in a pod."""
         raise NotImplementedError
 
     def capture(self, pod):
-        """Before there is any program in this pod."""
+        """Runs before there is any program in this pod."""
         raise NotImplementedError
 
     def validate(self, pod):
-        """What Istio's own check says, which speaks and listens as a sidecar would: nobody else may be it yet."""
+        """The result of Istio's own check, which connects and listens in place of a sidecar: none may run yet."""
         command = [self.world.programs / "pilot-agent", "istio-iptables", *FLAGS, "--skip-rule-apply",
                    "--run-validation", "--probe-timeout", VALIDATION]
         done = subprocess.run(pod.around(command, PROXY_ID), env=self.world.env, capture_output=True, text=True)
         return done.returncode == 0 and "Validation passed" in done.stdout + done.stderr
 
     def stop(self):
-        """When no program runs any more."""
+        """Runs when no program runs any more."""
 
 
 class Rules(Way):
@@ -58,17 +58,17 @@ class Rules(Way):
         world.start_process("kube-proxy", world.node.around([
             program, f"--proxy-mode={world.mode}", f"--kubeconfig={world.control_plane.kubeconfig}",
             f"--hostname-override={at.NODE_NAME}", f"--cluster-cidr={at.POD_NETWORKS[0]}",
-            # Of the host: not ours to change.
+            # These are settings of the host, which the tests must not change.
             "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
             "--conntrack-tcp-timeout-close-wait=0"]))
 
     def capture(self, pod):
-        """As a privileged init container does it."""
+        """Runs istio-iptables as a privileged init container does."""
         run(*pod.namespace.around([self.world.programs / "pilot-agent", "istio-iptables", *FLAGS]), env=self.world.env)
 
 
 class Sidestep(Way):
-    """The agent on the node, to which the mesh is a directory: Services and slices as the API server has them, and a
+    """The agent on the node, which reads the mesh from a directory: Services and slices of the API server, and a
     document of kind Capture for each pod."""
 
     name = "sidestep"
@@ -99,7 +99,7 @@ class Sidestep(Way):
         (self.documents / name).write_text(json.dumps(document, indent=1))
 
     def capture(self, pod):
-        """The agent has read that it is to do so; the validation waits until it has."""
+        """The agent captures the pod once it has read the document; the validation waits for that."""
 
     def stop(self):
         if self.bpffs.pins.exists():
@@ -108,7 +108,7 @@ class Sidestep(Way):
 
 
 class SidestepCapture(Rules):
-    """kube-proxy on the node, and Sidestep's command in the place of istio-iptables."""
+    """kube-proxy on the node, and `sidestep capture` instead of istio-iptables."""
 
     name = "sidestep-capture"
     needs_sidestep = True

@@ -1,4 +1,4 @@
-"""What can be read on the node, between the pods."""
+"""Reads on the node the packets between the pods."""
 
 import re
 import secrets
@@ -11,18 +11,18 @@ ETH_P_ALL = 3
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 SO_RCVBUFFORCE = 33
 ROOM = 256 << 20
-# The most that one frame can be, segments not yet cut.
+# The largest frame, before segmentation (GSO).
 FRAME = 1 << 18
 MARK = re.compile(rb"sidestep-mark-[0-9a-f]{16}")
 
 
 def mark():
-    """Something that is nowhere else."""
+    """A unique word."""
     return f"sidestep-mark-{secrets.token_hex(8)}"
 
 
 class Wire:
-    """Hears each frame at every interface of the node from its beginning on."""
+    """Receives each frame at every interface of the node, from the construction of this object on."""
 
     def __init__(self, node):
         self.socket = node.call(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)))
@@ -31,7 +31,7 @@ class Wire:
         self.frames = 0
 
     def marks(self):
-        """All that were to be read since the last time. A frame is heard when it is sent, so none is still to come."""
+        """All marks in frames since the last call. A frame is received when it is sent, so none is still to come."""
         found = set()
         while True:
             try:

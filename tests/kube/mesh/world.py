@@ -1,4 +1,4 @@
-"""One node with the pods of the mesh, each a network namespace and a cgroup, and no way outside."""
+"""One node with the pods of the mesh, each a network namespace and a cgroup, without a route to the outside."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from . import places
 from .pod import Pod
 from .wire import Wire
 
-# Of the node among the nodes of the control plane's network: the other worlds have lower ones.
+# First number of these nodes in the control plane's network: the other worlds have lower ones.
 FIRST_NUMBER = 100
 
 
@@ -33,7 +33,7 @@ class World:
         # A program on the node itself, as a kubelet is.
         self.caller = None
         self.pods = {}
-        # By pod: what Istio's own check says of how it is captured.
+        # By pod: the result of Istio's own check of its capture.
         self.validated = {}
         self.processes = []
         self.cgroup = cgroups.of_this_run(self.kind)
@@ -73,7 +73,7 @@ class World:
         return [pod for pod in self.pods.values() if pod.place.is_meshed]
 
     def bring_programs(self):
-        """To where users can read them who cannot enter the checkout."""
+        """Copies the programs to a directory that all users can read."""
         self.programs.mkdir()
         wanted = (build.BINARIES / "pilot-agent", build.ISTIO.bootstrap, paths.envoy(), PEERS / "app.py",
                   PEERS / "caller.py")
@@ -92,7 +92,7 @@ class World:
         plane.ip(f"link set {name} master br0")
         self.node.ip(f"addr add {self.address}/{at.CONTROL_LENGTH} dev control")
         self.node.ip(f"addr add {places.NODE}/32 dev lo")
-        # A packet that no rule takes away must have a route before a rule can refuse it.
+        # A packet needs a route before a rule can refuse it.
         self.node.ip(f"route add {at.SERVICE_NETWORKS[0]} dev control")
         plane.ip(f"route replace {at.POD_NETWORKS[0]} via {self.address}")
 

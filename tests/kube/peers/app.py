@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What runs in the pods of the mesh: answers with its own name, who it was asked by, and what it heard.
+"""The server in the pods of the mesh: answers with its own name, the client's address, and what it received.
 
   app.py NAME http=8080,8125 tcp=9000 udp=5300 local=7070
 
@@ -34,7 +34,7 @@ class Http(BaseHTTPRequestHandler):
         self.wfile.write(said)
 
     def log_message(self, *_):
-        """Nobody reads it."""
+        """No log."""
 
 
 class HttpServer(ThreadingHTTPServer):
@@ -42,7 +42,7 @@ class HttpServer(ThreadingHTTPServer):
 
 
 class Tcp(socketserver.StreamRequestHandler):
-    """A line `echo` first: everything after it comes back. Otherwise each line is answered, and the end as well."""
+    """After a first line `echo` everything is sent back. Otherwise each line is answered, and the end as well."""
 
     def handle(self):
         heard = ""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Backends that tell who they are: each answers with the address and port at which it was asked.
+"""Backends that identify themselves: each answers with the address and port at which it was reached.
 
   backends.py NAMESPACE=ADDRESS,ADDRESS@PORT,PORT...
 
@@ -28,7 +28,7 @@ def listen(kind, address, port):
 
 
 def greet(server, name):
-    """A connection gets the name. It is kept until the client ends it, so that the end is the client's alone."""
+    """Sends the name on each connection, and keeps the connection until the client ends it."""
     connection, _ = server.accept()
     connection.setblocking(False)
     connection.sendall(name)
@@ -41,7 +41,7 @@ def answer(server, name):
 
 
 def swallow(selector, connection):
-    """Until the client has closed, or reset, what it sends is returned."""
+    """Sends everything back until the client has closed or reset the connection."""
     try:
         data = connection.recv(2048)
         if data:
@@ -68,7 +68,7 @@ def serve(selector):
                     connection = greet(key.fileobj, name)
                     selector.register(connection, selectors.EVENT_READ, ("connection", name))
             except OSError:
-                # The client has gone, or nobody is there any more to be answered.
+                # The client has gone, or its socket has been closed.
                 continue
 
 

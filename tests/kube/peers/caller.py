@@ -26,7 +26,7 @@ PIECE = 1 << 16
 
 
 class Strange(Exception):
-    """Something answered, but not what was asked."""
+    """An answer came, but not to this request."""
 
 
 def http_kept(call):
@@ -44,7 +44,7 @@ def requests(call, times):
     source = connection.sock.getsockname()
     try:
         for _ in range(times):
-            # In the head, too: a body is a segment of its own, and may come too late to be sent at all.
+            # In the head, too: the body is a separate segment, and the proxy may close before it is sent.
             headers = {"Host": call["called"], "X-Mark": call["mark"]}
             connection.request("POST", call["path"], call["mark"], headers)
             response = connection.getresponse()
@@ -74,7 +74,7 @@ def connected(call):
 
 
 def tcp(call):
-    """Lines and their answers; then this side ends, to which there is an answer too."""
+    """Lines and their answers; then this side shuts down, which is answered too."""
     with connected(call) as connection, connection.makefile("rb") as answers:
         for number in range(call["times"] + 1):
             if number < call["times"]:
@@ -90,7 +90,7 @@ def tcp(call):
 
 
 def together(call):
-    """All of them are connected before the first is used."""
+    """All sockets are connected before the first is used."""
     everybody = threading.Barrier(call["times"])
 
     def one(number):
@@ -127,7 +127,7 @@ def send(connection, data):
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
     except OSError:
-        # The reader sees it as well.
+        # The reader sees the error as well.
         pass
 
 
@@ -173,19 +173,19 @@ def dns_tcp(call):
 
 
 def question(name):
-    """One that wants recursion, for an address of IPv4."""
+    """A recursive query for an IPv4 address."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     return struct.pack("!6H", random.randrange(1 << 16), 0x0100, 1, 0, 0, 0) + labels + struct.pack("!B2H", 0, 1, 1)
 
 
 def address_in(said):
-    """Of the last record, of which the last bytes are its address."""
+    """The address in the last record, which ends with it."""
     flags, _, answers = struct.unpack("!2x3H", said[:8])
     return socket.inet_ntoa(said[-4:]) if answers else f"code {flags & 0xF}"
 
 
 def outcome(error):
-    """Whether an end without an answer is a reset or not depends on who is faster."""
+    """Whether a connection without an answer ends by a reset or not is a matter of timing."""
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, TimeoutError):

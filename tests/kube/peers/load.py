@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Connects to Services without a pause, and keeps one connection to each that is used all the time.
+"""Connects to Services continuously, and keeps one connection to each in constant use.
 
   load.py HOST:PORT...
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks Services who answers, as a program in a pod would. Reads one JSON object a line, and writes one for each.
+"""Connects to Services as a program in a pod would, and reports who answers. Reads and writes one JSON object a line.
 
   {"probes": [{"how": "tcp", "host": "10.96.0.7", "port": 80, "times": 50}, ...], "patience": 0.7}
 
@@ -20,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 THREADS = 12
-# An error that was seen so often in a row is what there is to see.
+# After this many errors in a row the error is the result.
 ENOUGH_ERRORS = 3
 AWAIT_PATIENCE_SECONDS = 0.05
 AWAIT_PAUSE_SECONDS = 0.001
@@ -30,11 +30,11 @@ UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class Strange(Exception):
-    """Something answered, but not as a Service should."""
+    """An answer came that no backend gives."""
 
 
 def destination(probe):
-    """Family and address; IPv4 by way of IPv6 where that is asked for."""
+    """Family and address; IPv4 as a mapped IPv6 address if requested."""
     host, port = probe["host"], probe["port"]
     if probe["how"].endswith("-mapped"):
         return socket.AF_INET6, (f"::ffff:{host}", port)
@@ -75,7 +75,7 @@ def ask_udp(probe, patience):
 
 
 def outcome(probe, patience):
-    """Who answered, or what happened instead."""
+    """The backend that answered, or the error."""
     ask = ask_tcp if probe["how"].startswith("tcp") else ask_udp
     try:
         return ask(probe, patience) or "closed"
@@ -92,7 +92,7 @@ def outcome(probe, patience):
 
 
 def run(probe, patience):
-    """How often each outcome was seen. Silence costs much time, so it is asked for once."""
+    """How often each outcome was seen. A missing answer takes a whole timeout, so it is tried only once."""
     seen, errors = {}, 0
     for _ in range(probe["times"]):
         found = outcome(probe, patience)
@@ -104,7 +104,7 @@ def run(probe, patience):
 
 
 def await_outcome(request):
-    """Asks again and again, with pauses that leave the processor to what is waited for."""
+    """Tries repeatedly, with pauses that leave the processor to other programs."""
     deadline = time.monotonic() + request["seconds"]
     while time.monotonic() < deadline:
         if outcome(request["await"], AWAIT_PATIENCE_SECONDS) == request["wanted"]:

@@ -55,7 +55,7 @@ struct Trial {
 /// What was found to be wrong, or why the validation could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidationError {
-    #[error("validation: by these rules and routes nothing that a program may dial is captured")]
+    #[error("validation: with these rules and routes no connection of a program is captured")]
     NothingCaptured,
     #[error("validation: {}", path.display())]
     Cgroup { path: PathBuf, source: io::Error },
@@ -63,7 +63,7 @@ pub enum ValidationError {
     EnterCgroup { path: PathBuf, source: io::Error },
     #[error("validation: {doing}")]
     Become { doing: String, source: io::Error },
-    #[error("validation: a proxy listens at port {0} already: validation is for the time before it runs")]
+    #[error("validation: a proxy already listens at port {0}: run the validation before the proxy")]
     ProxyRuns(u16),
     #[error("validation: cannot listen at port {port}")]
     Listen { port: u16, source: io::Error },
@@ -75,7 +75,7 @@ pub enum ValidationError {
         ports[0], found[0], ports[1], found[1]
     )]
     NotFound { wanted: usize, ports: [u16; 2], found: [usize; 2] },
-    #[error("validation: user {user} dialled {to}")]
+    #[error("validation: connection of user {user} to {to}")]
     Dialled { user: u32, to: SocketAddr, source: DialError },
     #[error("validation: the proxy's own connection to {0} came back to it: see --proxy-uid")]
     CameBack(SocketAddr),
@@ -86,19 +86,19 @@ pub enum ValidationError {
 pub enum DialError {
     #[error(transparent)]
     Refused(#[from] io::Error),
-    #[error("nothing came to port {0}")]
+    #[error("no connection arrived at port {0}")]
     Nothing(u16),
     #[error("the connection ended at once")]
     Ended,
-    #[error("the proxy asked for what was dialled")]
+    #[error("SO_ORIGINAL_DST failed at the proxy")]
     NotTold(#[source] io::Error),
-    #[error("the proxy asked for what was dialled and was told {0}")]
+    #[error("SO_ORIGINAL_DST gave the proxy {0}")]
     ToldOther(SocketAddr),
-    #[error("the proxy sees it come from {seen}, and it comes from {local}")]
+    #[error("the proxy sees {seen} as its source, but its source is {local}")]
     OtherPeer { seen: SocketAddr, local: SocketAddr },
-    #[error("the proxy sees it come from {seen}, not from {expected}")]
+    #[error("the proxy sees {seen} as its source, not {expected}")]
     OtherSource { seen: IpAddr, expected: IpAddr },
-    #[error("the program was told that it is connected to {0}")]
+    #[error("getpeername(2) gave the program {0}")]
     OtherRemote(SocketAddr),
 }
 
@@ -349,8 +349,11 @@ mod tests {
         let to: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let told = |source| chain(&ValidationError::Dialled { user: 65534, to, source }).to_string();
         let refused = io::Error::from_raw_os_error(111).into();
-        assert_eq!(told(refused), "validation: user 65534 dialled 192.0.2.1:80: Connection refused (os error 111)");
-        let nothing = "validation: user 65534 dialled 192.0.2.1:80: nothing came to port 15001";
+        assert_eq!(
+            told(refused),
+            "validation: connection of user 65534 to 192.0.2.1:80: Connection refused (os error 111)"
+        );
+        let nothing = "validation: connection of user 65534 to 192.0.2.1:80: no connection arrived at port 15001";
         assert_eq!(told(DialError::Nothing(15001)), nothing);
     }
 }

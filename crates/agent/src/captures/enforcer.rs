@@ -30,7 +30,7 @@ pub struct PolicyEnforcer {
 /// A problem of the whole node: of identities, bypasses or admission.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    #[error("no pod is judged")]
+    #[error("policies cannot be enforced")]
     NotOpen(#[source] Error),
     #[error("this node is still armed")]
     StillArmed(#[source] Error),
@@ -300,7 +300,7 @@ mod tests {
     fn a_pod_is_told_why_the_whole_node_judges_nobody() {
         let denied = || Error::new("open the tables", std::io::Error::from_raw_os_error(13));
         let error = EnforceError::Node(Arc::new(Trouble::NotOpen(denied())));
-        let expected = "no pod is judged: open the tables: Permission denied (os error 13)";
+        let expected = "policies cannot be enforced: open the tables: Permission denied (os error 13)";
         assert_eq!(chain(&error).to_string(), expected);
     }
 

@@ -26,7 +26,7 @@ pub enum VisitError {
     #[error("{} is the node's own namespace, in which nothing is captured", .0.display())]
     OfNode(PathBuf),
     #[error(
-        "spec.cgroup: {} is not in {}, to which programs are attached: start the agent with a --cgroup that has both in it",
+        "spec.cgroup: {} is not in {}, to which programs are attached: start the agent with a --cgroup that contains both",
         cgroup.display(),
         attached.display()
     )]
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(told(VisitError::NoNamespace(path())), "there is no network namespace /run/netns/web");
         let (cgroup, attached) = ("/sys/fs/cgroup/b".into(), "/sys/fs/cgroup/a".into());
         let expected = "spec.cgroup: /sys/fs/cgroup/b is not in /sys/fs/cgroup/a, to which programs are attached: \
-                        start the agent with a --cgroup that has both in it";
+                        start the agent with a --cgroup that contains both";
         assert_eq!(told(VisitError::NotCovered { cgroup, attached }), expected);
     }
 }

@@ -76,7 +76,7 @@ pub enum FileError {
     TooLong,
     #[error(transparent)]
     Wrong(#[from] Wrong),
-    #[error("{0} is in it twice")]
+    #[error("{0} occurs twice")]
     Twice(Key),
     #[error("{0}: only objects of kind Capture and Policy are read here")]
     OtherKind(Key),

@@ -22,7 +22,7 @@ use std::time::Instant;
 const MOST_ASKED: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
-#[error("too many ask for metrics at a time: ask again in a moment")]
+#[error("too many queries for metrics at a time: try again later")]
 struct TooMany;
 
 /// Metrics to which counts are to be added, and the channel for the answer.

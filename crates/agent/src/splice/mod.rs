@@ -21,7 +21,7 @@ pub const COMMAND: &str = "splice";
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    #[error("{}: another `sidestep splice` is at work there", .0.display())]
+    #[error("{}: another `sidestep splice` is changing these pins: try again later", .0.display())]
     Busy(PathBuf),
     #[error("--netns {}", file.display())]
     Netns { file: PathBuf, source: io::Error },

@@ -81,7 +81,7 @@ fn an_agent_with_other_pins_is_left_alone() {
     let mut second = Second::start(&mut node);
     // It answers, but the pins to be removed are not its own.
     let output = detach(&second.socket, &node.pins());
-    assert!(!output.status.success() && said(&output).contains("its pins are others"), "{output:?}");
+    assert!(!output.status.success() && said(&output).contains("it has other pins"), "{output:?}");
     // No agent uses these pins, and an agent that answers keeps its socket.
     assert!(detach(&second.socket, &node.testbed.bpffs().join("third")).status.success());
     assert!(ask(&second.socket, &Question::Status).is_ok() && node.check().is_well());
@@ -96,7 +96,7 @@ fn a_file_in_the_place_of_the_socket_stays() {
     let file = node.directory.path().join("precious");
     std::fs::write(&file, "text").unwrap();
     for output in [second(&node, &file, &node.pins()).output().unwrap(), detach(&file, &node.pins())] {
-        assert!(!output.status.success() && said(&output).contains("is there and no socket"), "{output:?}");
+        assert!(!output.status.success() && said(&output).contains("exists and is not a socket"), "{output:?}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn check() -> Check {
 /// Why the trial could not be evaluated.
 #[derive(Debug, thiserror::Error)]
 enum TrialError {
-    #[error("cannot find out where this program lies")]
+    #[error("cannot find the path of this program")]
     OwnPlace(#[source] io::Error),
     #[error("cannot run {}", program.display())]
     Start { program: PathBuf, source: io::Error },

@@ -11,9 +11,9 @@ pub struct PortRange(pub RangeInclusive<u16>);
 /// Why a text is no range of ports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    #[error("'{0}' is no port: 1 to 65535")]
+    #[error("'{0}' is not a port: 1 to 65535")]
     NoPort(String),
-    #[error("{0}: ends before it begins")]
+    #[error("{0}: the last port is below the first")]
     Empty(String),
 }
 
@@ -110,7 +110,7 @@ mod tests {
             assert!(text.parse::<PortRange>().is_err(), "{text}");
         }
         let told = |text: &str| text.parse::<PortRange>().unwrap_err().to_string();
-        assert_eq!(told("http"), "'http' is no port: 1 to 65535");
-        assert_eq!(told("90-80"), "90-80: ends before it begins");
+        assert_eq!(told("http"), "'http' is not a port: 1 to 65535");
+        assert_eq!(told("90-80"), "90-80: the last port is below the first");
     }
 }

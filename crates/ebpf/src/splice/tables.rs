@@ -58,7 +58,7 @@ impl Status {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("it has another form")]
+#[error("it has another layout")]
 struct OtherForm;
 
 impl Tables {

@@ -39,7 +39,7 @@ fn what_others_could_have_written_is_refused() {
     for shared in [0o777, 0o1777, 0o770, 0o702] {
         fs::set_permissions(&directory, Permissions::from_mode(shared)).unwrap();
         let said = refusal(&directory);
-        assert!(said.contains("can be written by others") && said.contains("chmod go-w"), "{shared:o}: {said}");
+        assert!(said.contains("can be written by other users") && said.contains("chmod go-w"), "{shared:o}: {said}");
         // In a sticky directory nobody can replace another user's files.
         assert_eq!(Pins::new(&directory.join("deeper")).is_ok(), shared == 0o1777, "{shared:o}");
     }
@@ -50,7 +50,7 @@ fn what_others_could_have_written_is_refused() {
     fs::remove_dir(&directory).unwrap();
     fs::create_dir(testbed.bpffs().join("other")).unwrap();
     symlink(testbed.bpffs().join("other"), &directory).unwrap();
-    assert!(refusal(&directory).contains("is no directory"));
+    assert!(refusal(&directory).contains("is not a directory"));
 }
 
 /// A mount whose root directory is writable for everybody, who could rename and remove our files.

@@ -21,7 +21,7 @@ pub enum EnvironmentError {
     NeedsCgroup,
     #[error("the agent has not captured all pods after {seconds} s")]
     NotCaptured { seconds: f64 },
-    #[error("the output of `sidestep splice status --json` is no JSON: {0}")]
+    #[error("the output of `sidestep splice status --json` is not JSON: {0}")]
     SpliceStatus(#[source] serde_json::Error),
     #[error("the output of `sidestep splice status --json` has no number of bytes: {0}")]
     NoBytes(serde_json::Value),
@@ -57,7 +57,7 @@ pub enum FillError {
     Program(#[from] ProgramError),
     #[error("{field}: '{text}' is not such a number")]
     NotANumber { field: String, text: String },
-    #[error("{field}: {seconds} s is no duration")]
+    #[error("{field}: {seconds} s is not a valid duration")]
     NotADuration { field: String, seconds: f64 },
     #[error("rings.release: there is no {}", .0.display())]
     NoRelease(PathBuf),

@@ -15,12 +15,12 @@ pub enum LoadError {
     Settings { tool: Tool, why: String },
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
-    #[error("{}'s output is not understood: {what}{}", tool.name(), at(line))]
+    #[error("cannot read the output of {}: {what}{}", tool.name(), at(line))]
     NotUnderstood { tool: Tool, what: String, line: String },
     /// The tool itself reported a failure.
     #[error("{} failed: {said}", tool.name())]
     Failed { tool: Tool, said: String },
-    #[error("{} has not done a single request; is its target up, and reachable from where it runs?", tool.name())]
+    #[error("{} has completed no request; is its target up, and reachable from where the tool runs?", tool.name())]
     NoRequests { tool: Tool },
     #[error("{program} is not installed; run: {install}")]
     NotInstalled { program: String, install: String },

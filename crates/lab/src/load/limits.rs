@@ -62,7 +62,9 @@ impl Limits {
             return Err(LoadError::settings(tool, "no requests are no load"));
         }
         match job.rate {
-            _ if !positive(job.seconds) => Err(LoadError::settings(tool, format!("{} s is no duration", job.seconds))),
+            _ if !positive(job.seconds) => {
+                Err(LoadError::settings(tool, format!("{} s is not a valid duration", job.seconds)))
+            }
             Some(rate) if !positive(rate) => Err(LoadError::settings(tool, format!("{rate}/s is no rate"))),
             _ => Ok(()),
         }

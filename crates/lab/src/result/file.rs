@@ -14,12 +14,12 @@ pub enum ReadError {
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{}: not a file; name the result itself, e.g. result.json in it", .0.display())]
     NotAFile(PathBuf),
-    #[error("{}: not JSON ({source}); is this what `lab run` has written?", path.display())]
+    #[error("{}: not JSON ({source}); is this a file that `lab run` has written?", path.display())]
     NotJson { path: PathBuf, source: serde_json::Error },
-    #[error("{}: JSON, but no result of the lab: it names no format", .0.display())]
+    #[error("{}: JSON, but not a result of the lab: it has no format field", .0.display())]
     NotAResult(PathBuf),
     #[error(
-        "{}: of format {format}, and this lab reads format {FORMAT}; use the version of Sidestep that wrote it",
+        "{}: has format {format}, and this lab reads format {FORMAT}; use the version of Sidestep that wrote it",
         path.display()
     )]
     OtherFormat { path: PathBuf, format: u64 },

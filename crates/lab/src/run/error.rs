@@ -17,7 +17,7 @@ pub enum Failure {
     #[error(transparent)]
     NotMeasured(#[from] RunError),
     /// The process inside has printed what is wrong, and has ended with this exit code.
-    #[error("the half that measures has ended with exit code {code}")]
+    #[error("the measuring process has ended with exit code {code}")]
     Said { code: u8 },
 }
 
@@ -53,17 +53,17 @@ pub enum RunError {
     OwnFile(#[source] io::Error),
     #[error("cannot start unshare(1), of the package util-linux: {0}")]
     Unshare(#[source] io::Error),
-    #[error("cannot write the order for the half that measures: {0}")]
+    #[error("cannot send the measuring process its instructions: {0}")]
     WriteOrder(#[source] io::Error),
-    #[error("cannot read the order of the half outside: {0}")]
+    #[error("cannot read the instructions from the outer process: {0}")]
     ReadOrder(#[source] io::Error),
-    #[error("the order for the half that measures is no JSON: {0}")]
+    #[error("the instructions for the measuring process are not JSON: {0}")]
     Order(#[source] serde_json::Error),
     #[error("cannot handle signals: {0}")]
     Signals(#[source] ctrlc::Error),
-    #[error("cannot wait for the half that measures: {0}")]
+    #[error("cannot wait for the measuring process: {0}")]
     Wait(#[source] io::Error),
-    #[error("the half that measures has ended ({0})")]
+    #[error("the measuring process has ended ({0})")]
     Ended(ExitStatus),
 }
 
@@ -95,7 +95,7 @@ pub enum TrialError {
     #[error("{errors} of {all} requests failed (design.errors)")]
     Refused { errors: u64, all: u64 },
     /// On a busy machine the load may be over before the lab looks.
-    #[error("the lab was kept from measuring: it saw {seen:.3} s of {seconds:.3} s")]
+    #[error("the lab itself got too little CPU time: it measured {seen:.3} s of {seconds:.3} s")]
     KeptFromMeasuring { seen: f64, seconds: f64 },
     #[error(transparent)]
     Profile(#[from] ProfileError),

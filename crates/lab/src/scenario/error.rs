@@ -19,7 +19,7 @@ pub enum ScenarioError {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("there is no scenario of that name; there are {}, and files that end in .yaml", known.join(", "))]
+#[error("there is no scenario of that name: give one of {}, or a file that ends in .yaml", known.join(", "))]
 pub struct NotShipped {
     pub known: Vec<&'static str>,
 }
@@ -37,37 +37,37 @@ pub struct FieldError {
 pub enum Mistake {
     #[error("'{name}' is none of {}", known.join(", "))]
     NoneOf { name: String, known: Vec<String> },
-    #[error("a name is of letters, digits, '+', '-' and '_', at most 32")]
+    #[error("a name consists of at most 32 letters, digits, '+', '-' and '_'")]
     NotAName,
     #[error("'load' is the name of the load tool")]
     LoadsName,
-    #[error("'{name}' is there twice, or longer than 9 characters")]
+    #[error("'{name}' occurs twice, or is longer than 9 characters")]
     TwiceOrLong { name: String },
-    #[error("'{name}' is a name of the lab's own: give the value, or the axis, another one")]
+    #[error("'{name}' is reserved for the lab: rename the value or the axis")]
     ReservedName { name: String },
-    #[error("'{name}' is a path, or a file of the lab's own: give it another name")]
+    #[error("'{name}' is a path, or reserved for the lab: give the file another name")]
     ReservedFile { name: String },
-    #[error("there is no program")]
+    #[error("the command line is empty")]
     NoProgram,
     #[error("the tool {} takes a command, and no target, options or requests", tool.name())]
     MoreThanCommand { tool: Tool },
     #[error("is for the tools command and json; {} takes options", tool.name())]
     NoCommand { tool: Tool },
-    #[error("each has either a command, run, or ways, moved")]
+    #[error("each check has either `run` (a command) or `moved` (ways)")]
     RunOrMoved,
-    #[error("it has no values")]
+    #[error("the axis has no values")]
     NoValues,
-    #[error("one of them has no values, or all cells are skipped")]
+    #[error("an axis has no values, or all cells are skipped")]
     NoCells,
-    #[error("the baseline, {baseline}, has to be among them")]
+    #[error("the baseline, {baseline}, must be among the variants")]
     NoBaseline { baseline: String },
     #[error("with a process in the background, design.restart has to be trial")]
     Background,
-    #[error("{value} is no part of 1, such as 0.05")]
+    #[error("{value} is not a fraction of 1, such as 0.05")]
     NotAPart { value: f64 },
     #[error("name at least one figure")]
     NoFigure,
-    #[error("{limit} is no limit, such as 1.05")]
+    #[error("{limit} is not a valid limit; an example is 1.05")]
     NotALimit { limit: f64 },
     #[error("least_rounds has to be from 1 to most_rounds")]
     Rounds,
@@ -92,9 +92,9 @@ fn located(path: &str, error: &yaml_serde::Error) -> String {
 pub enum TemplateError {
     #[error("'${{{rest}' has no closing brace")]
     NotClosed { rest: String },
-    #[error("nothing is called '{name}'; there are: {}", known.join(", "))]
+    #[error("'{name}' is not defined; these are: {}", known.join(", "))]
     Unknown { name: String, known: Vec<String> },
-    #[error("the value of '{name}' leads back to itself")]
+    #[error("the value of '{name}' refers to itself")]
     Circle { name: String },
 }
 

@@ -6,7 +6,7 @@ const HELP: &str = "\
 posix-cases: single cases of the socket tests (posix-run runs them all)
 
   posix-cases list        names, and whether bytes must go by ring when preloaded
-  posix-cases run NAME    run one case; exit code 0 when every assertion held
+  posix-cases run NAME    run one case; exit code 0 if every assertion held
   posix-cases peer …      the other end of a case's connection; cases start it themselves
   posix-cases bare PORT   the same, for the case of a program without standard descriptors
   posix-cases early PORT  the same, for the case of a program that connects before main

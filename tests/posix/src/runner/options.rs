@@ -11,23 +11,23 @@ posix-run: every socket case, on plain kernel TCP and with Sidestep
   posix-run [--mode plain|upgraded|flip|all] [--filter TEXT]… [--jobs N]
             [--sidestep PATH] [--deadline SECONDS] [--seed N] [--slow] [--again] [--note] [--json]
 
-  --mode      plain     kernel TCP, nothing preloaded: the truth the others are held to
+  --mode      plain     kernel TCP, nothing preloaded: the reference for the other modes
               upgraded  preloaded, connections change to the ring at the first byte
               flip      preloaded, and each direction changes carrier every few hundred bytes
               all       one after the other (default)
-  --filter    only cases whose name contains TEXT; several must all match
+  --filter    only cases whose name contains TEXT; if given several times, all must match
   --jobs      cases at a time (default 2)
   --sidestep  the sidestep command (default: that of target/release)
   --deadline  seconds that a case may take before it is ended and counts as failed (default 20)
   --seed      seed of the pseudo-random sizes and pauses (default 1)
-  --slow      the cases are slow readers (sanitizers), which send connections back to the kernel: some bytes by
-              ring are enough where a case declares an amount
-  --again     run a case that failed once more; it is shown as unsteady, and only a second failure counts
-  --note      write down how many bytes went by ring where the cases fell short of what was noted
+  --slow      for slow programs (sanitizers), whose connections return to the kernel because readers are late: if a
+              case declares an amount of bytes by ring, a smaller one is enough
+  --again     repeat a case that failed; if it then passes it is shown as unsteady, and does not count as failed
+  --note      write the number of bytes by ring into by_ring.txt for cases that are new or had fewer bytes than noted
   --json      print one JSON object instead of the last line; progress is on stderr
 
-In the preloaded modes a case fails as well when the library's report does not show what the case
-declares (see `posix-cases list`): bytes by ring where they must go by ring, none where they must
+In the preloaded modes a case also fails if the library's report does not show what the case
+declares (see `posix-cases list`): bytes by ring if they must go by ring, none if they must
 not, and in flip mode a return to the kernel for cases that move much data.
 
 Exit code: 0 all passed, 1 some failed, 2 nothing was run.

@@ -6,27 +6,28 @@ const LONG: &str = "\
 twin: random programs of socket calls, on the kernel and with Sidestep, compared call by call
 
 A seed makes a program: connections, listeners, pipes and files in the slots of two sides, and hundreds of calls on them,
-wrong ones among them, by several threads, with signals and forked children. It runs on the kernel twice; what both runs
-agree on is the truth. Then it runs in each way with Sidestep, and every return value, errno, byte, event and its order must
-be the same. What may differ is named in LIMITATIONS.md, and in the source beside its sentence (src/harness/rules.rs).
+including invalid ones, by several threads, with signals and forked children. It runs on the kernel twice; the results that
+both runs share are the reference. Then it runs in each way with Sidestep, and every return value, errno, byte, event and the
+order of events must be the same. LIMITATIONS.md and src/harness/rules.rs list the permitted differences.
 
 Ways: upgraded     both sides in one process, connections change to the ring at the first byte
       flip         each direction changes its carrier every few hundred bytes
-      defaults     as users have it
+      defaults     with the default settings
       ...-two      a process for each side;  small-two: rings of 4 KiB;  spin-two: waits spin
       only-0/1     only one side's process is preloaded
 
-A fault is shown as the first call that answers otherwise; then the program is made as small as it can be, and written to a
-file, which --replay runs again.
+A fault is shown as the first call with another result; then the program is minimized, and written to a file, which --replay
+runs again.
 
   twin                              seeds 1 to 20, each in four ways
   twin --seeds 1..500 --steps 300   more and longer programs
   twin --time 3600                  new seeds for an hour
   twin --replay FILE --ways flip    one program, with its trace
-  twin --seeds 0..0 --programs tests/twin/programs   those that were found once
+  twin --seeds 0..0 --programs tests/twin/programs   the programs that once showed a fault
   twin --show 17                    the program of a seed
 
-The last line is `twin: N passed, N failed`; a program in a way is one. Exit code: 0 all passed, 1 some failed, 2 nothing ran.";
+The last line is `twin: N passed, N failed`; each program counts once for each way.
+Exit code: 0 all passed, 1 some failed, 2 nothing ran.";
 
 #[derive(clap::Parser)]
 #[command(about = "Random programs of socket calls, on the kernel and with Sidestep", long_about = LONG)]
@@ -45,10 +46,10 @@ pub struct Options {
     /// Programs that run at a time
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
-    /// Go on with new seeds for this many seconds; the clock chooses the first
+    /// Run new seeds for this many seconds; the first one comes from the clock
     #[arg(long)]
     pub time: Option<u64>,
-    /// Number of new seeds after the others, chosen by the clock
+    /// Number of new seeds to run after the others; the first one comes from the clock
     #[arg(long, default_value_t = 0)]
     pub new: u64,
     /// Run only this program, and show its trace
@@ -63,13 +64,13 @@ pub struct Options {
     /// Also count known faults that are not fixed yet, and events of a set in another order
     #[arg(long)]
     pub strict: bool,
-    /// Seconds for making a program that shows a fault smaller; 0: not at all
+    /// Seconds for minimizing a program that shows a fault; 0: do not minimize
     #[arg(long, default_value_t = 60)]
     pub shrink: u64,
     /// Directory for programs that show a fault
     #[arg(long, value_name = "DIR", default_value = "target/twin")]
     pub out: PathBuf,
-    /// Most seconds of one run
+    /// Time limit of one run, in seconds
     #[arg(long, default_value_t = 60)]
     pub deadline: u64,
     /// Path of the sidestep command (default: that of target/release)

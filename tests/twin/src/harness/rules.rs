@@ -29,13 +29,13 @@ pub struct Context<'a> {
 pub const RULES: &[Rule] = &[
     Rule {
         name: "edge-twice",
-        sentence: "An edge-triggered registration can be told twice of one arrival",
+        sentence: "An edge-triggered registration can report one arrival twice",
         ends: false,
         holds: |c| changes_carrier(c) && same_but(c, without_edges) && c.line.events.len() >= c.plain.events.len(),
     },
     Rule {
         name: "edge-twice-unwritten",
-        sentence: "An edge-triggered registration can be told twice of one arrival",
+        sentence: "An edge-triggered registration can report one arrival twice",
         ends: false,
         // At the second report the page is read-only.
         holds: |c| {
@@ -46,7 +46,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "acknowledged-end",
-        sentence: "An edge-triggered registration of an end that is shut down is not told once more when the peer's kernel acknowledges that,",
+        sentence: "An edge-triggered registration of an end that is shut down reports no further event when the peer's kernel acknowledges that,",
         ends: false,
         holds: |c| c.plain.events.len() > c.line.events.len() && same_but(c, without_edges) && shuts_for_writing(c),
     },
@@ -87,13 +87,13 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "closed-while-watched-ends",
-        sentence: "The connection ends then, too, where the kernel keeps it until the wait is over.",
+        sentence: "The connection ends at that wake-up, while the kernel keeps it until the wait is over.",
         ends: true,
         holds: |c| tells_of_an_end(&c.line.text) && !tells_of_an_end(&c.plain.text) && closes_what_is_watched(c),
     },
     Rule {
         name: "set-for-nothing",
-        sentence: "A set that is watched, by another set or by `poll` or `select`, may be called readable once for nothing",
+        sentence: "A set that is watched, by another set or by `poll` or `select`, may be reported as readable once without an event",
         ends: false,
         // It wakes a thread that sleeps.
         holds: |c| c.line.after.is_some() && calls_only_sets_readable(c),

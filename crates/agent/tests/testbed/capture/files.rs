@@ -166,7 +166,7 @@ fn what_a_file_says_of_its_place_is_compared_with_what_is_there() {
     // A cgroup outside of the one to which programs are attached.
     let outside = node.testbed.cgroup.path().parent().unwrap().join("elsewhere");
     node.file("a.yaml", &file(&format!("  cgroup: {}\n", outside.display())));
-    node.wait(|node| trouble(node).contains("start the agent with a --cgroup that has both in it"));
+    node.wait(|node| trouble(node).contains("start the agent with a --cgroup that contains both"));
     assert_eq!(met(&pod, &other).unwrap().listener, OUTBOUND, "what was captured stays so");
     for inside in ["kubepods/pod-1".into(), node.testbed.cgroup.path().join("pod-1").display().to_string()] {
         node.file("a.yaml", &file(&format!("  cgroup: {inside}\n")));

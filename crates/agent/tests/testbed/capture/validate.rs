@@ -55,18 +55,22 @@ fn what_is_in_the_way_of_validation_is_said() {
     let proxy = Greeter::proxy(&pod);
     let validate = [&ALL[..], &["--run-validation"]].concat();
     let done = capture(&node, &pod, &validate);
-    assert!(!done.status.success() && said(&done).contains("a proxy listens at port 15001 already"), "{}", said(&done));
+    assert!(!done.status.success() && said(&done).contains("a proxy already listens at port 15001"), "{}", said(&done));
     drop(proxy);
     let done = capture(&node, &pod, &["-b", "*", "--run-validation"]);
     assert!(
-        !done.status.success() && said(&done).contains("nothing that a program may dial is captured"),
+        !done.status.success() && said(&done).contains("no connection of a program is captured"),
         "{}",
         said(&done)
     );
     // All users of the trial are the proxy's.
     let everybody = ["-i", "*", "-u", "65534,0,1000", "-g", "65534,0,1000", "--run-validation"];
     let done = capture(&node, &pod, &everybody);
-    assert!(!done.status.success() && said(&done).contains("nothing that a program may dial"), "{}", said(&done));
+    assert!(
+        !done.status.success() && said(&done).contains("no connection of a program is captured"),
+        "{}",
+        said(&done)
+    );
     // A program was detached by somebody else.
     assert!(capture(&node, &pod, &ALL).status.success());
     std::fs::remove_file(node.pins().join("services/links/getpeername4")).unwrap();

@@ -26,10 +26,10 @@ pub struct Case<'a> {
 
 pub const ALL: [Difference; 7] = [
     Difference {
-        name: "SO_ORIGINAL_DST asked by others than the proxy",
-        istio: "the address that was dialled, for any connection",
-        sidestep: "what the kernel says: ENOPROTOOPT, or conntrack's answer where there is conntrack",
-        reason: "who is not the proxy has no use for an answer, and is left alone",
+        name: "SO_ORIGINAL_DST in a program that is not the proxy",
+        istio: "the original destination, for any connection",
+        sidestep: "the kernel's answer: ENOPROTOOPT, or that of conntrack if it is active",
+        reason: "only the proxy needs the original destination, so other programs are not affected",
         translate: |case, outcome| {
             if let Outcome::Answered { seen, .. } = outcome
                 && ![case.rules.outbound_port, case.rules.inbound_port, site::DNS].contains(&seen.listener)
@@ -39,9 +39,9 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "The proxy's own address of an inbound connection",
-        istio: "the pod's, and port 15006 (15001 from a virtual machine)",
-        sidestep: "what was dialled",
+        name: "Local address of an inbound connection at the proxy",
+        istio: "the pod's address, and port 15006 (15001 from a virtual machine)",
+        sidestep: "the original destination",
         reason: "no packet is rewritten",
         translate: |case, outcome| {
             if let Some((seen, _)) = case.captured(outcome)
@@ -52,12 +52,13 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "The proxy's own address of a connection from a port that was bound without an address, and by IPv6",
+        name: "Local address, at the proxy, of an outbound connection from a port that was bound without an address, \
+               or by IPv6",
         istio: "127.0.0.1, ::1",
-        sidestep: "the address that is the connection's source, if the proxy listens there; else the source is 127.0.0.1 or \
-                   ::1, unless the program has chosen it",
-        reason: "such a socket can be given no source any more, but the kernel chooses the right one for that address; and \
-                 between the pod's IPv6 address and ::1 it cannot acknowledge what comes late",
+        sidestep: "the connection's source address, if the proxy listens there; else the source is 127.0.0.1 or ::1, \
+                   unless the program has bound one",
+        reason: "the source of such a socket can no longer be set, but the kernel chooses the right source for that \
+                 destination; and between the pod's IPv6 address and ::1 the kernel cannot acknowledge late segments",
         translate: |case, outcome| {
             if (case.has_port_only() || case.is_v6_stream())
                 && let Some((seen, local)) = case.captured(outcome)
@@ -68,10 +69,10 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "The source of connections for DNS from a port that was bound without an address, and by TCP over IPv6",
+        name: "Source of DNS connections from a port that was bound without an address, or by TCP over IPv6",
         istio: "the pod's address",
         sidestep: "127.0.0.1, ::1",
-        reason: "as above, but a proxy for DNS listens at the loopback only",
+        reason: "as above, but a DNS proxy listens on the loopback only",
         translate: |case, outcome| {
             // A datagram that is sent with an address has a source of its own.
             if (case.has_port_only() || (case.is_v6_stream() && case.probe.source.address().is_none()))
@@ -85,10 +86,11 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "Another port at the proxy than the program has",
-        istio: "where two connections from one port would be alike after redirection",
-        sidestep: "never: connect(2) chooses a port that is free, and says EADDRNOTAVAIL for a bound one that is not",
-        reason: "nobody translates ports",
+        name: "Source port that the proxy sees, if it is not the program's own",
+        istio: "if two connections from one port would have the same tuple after redirection",
+        sidestep: "never: connect(2) chooses a free port, and fails with EADDRNOTAVAIL if the program has bound a \
+                   port that is not free",
+        reason: "Sidestep translates no ports",
         translate: |case, outcome| {
             if let Outcome::Answered { seen, local, .. } = outcome
                 && [case.rules.outbound_port, case.rules.inbound_port, site::DNS].contains(&seen.listener)
@@ -102,10 +104,10 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "A loopback address as the source of a captured connection to elsewhere",
-        istio: "EINVAL of connect(2), unless route_localnet is set",
+        name: "Captured connection from a loopback address to another host",
+        istio: "connect(2) fails with EINVAL, unless route_localnet is set",
         sidestep: "captured",
-        reason: "the kernel says so of packets that would leave the pod; these do not",
+        reason: "the kernel fails so for packets that would leave the pod; these packets do not",
         translate: |case, outcome| {
             let from_loopback = case.probe.source.address().is_some_and(|ip| ip.to_canonical().is_loopback());
             if *outcome == Outcome::Failed(libc::EINVAL) && from_loopback && case.probe.interface() != "lo" {
@@ -114,12 +116,12 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "A captured socket that is bound to an interface (SO_BINDTODEVICE, or a link-local destination)",
-        istio: "packets are lost, since 127.0.0.1 cannot be reached by that interface; errors for a destination without a \
-                route are of the interface",
-        sidestep: "captured, at the pod's address of that interface; not for DNS, which fails at once. Errors are of the \
-                   route",
-        reason: "better than a time-out",
+        name: "Captured socket that is bound to an interface (SO_BINDTODEVICE, or a link-local destination)",
+        istio: "packets are lost, since 127.0.0.1 cannot be reached by that interface; for a destination without a \
+                route the error is the interface's",
+        sidestep: "captured, at the pod's address of that interface, except DNS, which fails at once. The error is \
+                   the route's",
+        reason: "that is better than a timeout",
         translate: |case, outcome| {
             let has_device = case.probe.device.is_some_and(|device| device != "lo") || case.probe.is_of_link();
             // Some of these datagrams arrive, since the socket itself is not bound.

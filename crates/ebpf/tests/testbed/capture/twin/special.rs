@@ -26,29 +26,29 @@ pub struct Scenario {
 
 pub const ALL: [Scenario; 3] = [
     Scenario {
-        difference: "A datagram socket that asks two name servers without connecting",
-        istio: "each answer comes from its server",
-        sidestep: "both come from the one that was asked last",
-        reason: "both answers come from the proxy's socket, and nothing else is known of a datagram that comes in",
+        difference: "Unconnected datagram socket that asks two name servers",
+        istio: "each answer has its server as source",
+        sidestep: "both answers have the server that was asked last as source",
+        reason: "both answers come from the proxy's socket, and nothing else tells the datagrams apart",
         rules: "dns of all servers",
         run: two_resolvers,
         expected: ["10.96.0.53:53 10.96.0.54:53", "10.96.0.54:53 10.96.0.54:53"],
     },
     Scenario {
         difference: "Captured connections to two destinations from one bound port at the same time",
-        istio: "captured, one of them from another port",
-        sidestep: "EADDRNOTAVAIL for the second",
-        reason: "both would be the same connection to the proxy, and nobody translates ports. So a pod's captured \
-                 connections are at most as many at a time as it has ephemeral ports, too",
+        istio: "captured, one of them with another source port",
+        sidestep: "the second fails with EADDRNOTAVAIL",
+        reason: "both would have the same tuple to the proxy, and Sidestep translates no ports. So a pod cannot have \
+                 more captured connections at a time than ephemeral ports",
         rules: "injected",
         run: one_port,
         expected: ["connected connected", "connected 99"],
     },
     Scenario {
-        difference: "A virtual machine's connections (`-k`) to elsewhere than the pod",
-        istio: "to the proxy",
-        sidestep: "left alone: forwarded, if the pod forwards",
-        reason: "they are for no address of the pod, so its sockets are never asked",
+        difference: "A virtual machine's connections (`-k`) that are not for the pod itself",
+        istio: "redirected to the proxy",
+        sidestep: "not captured: forwarded, if the pod forwards",
+        reason: "they are not for an address of the pod, so no socket of the pod sees them",
         rules: "virtual interface",
         run: virtual_machine,
         expected: ["15001 for Some(172.30.0.1:80)", "nobody"],
