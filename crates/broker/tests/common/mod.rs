@@ -135,7 +135,10 @@ pub fn connect(address: &Address) -> OwnedFd {
 
 impl FakeMember {
     pub fn join(address: &Address, ring_size: u64) -> FakeMember {
-        let socket = connect(address);
+        FakeMember::join_by(connect(address), ring_size)
+    }
+
+    pub fn join_by(socket: OwnedFd, ring_size: u64) -> FakeMember {
         wire::send(socket.as_fd(), &Msg { arg: ring_size, ..Msg::new(Kind::Hello) }, None).expect("hello");
         let (welcome, page) = receive(&socket).expect("an answer");
         assert_eq!(welcome.kind(), Some(Kind::Welcome));

@@ -1,0 +1,102 @@
+//! The stack: a member that has joined by the operator's socket, and is shown offers without another end on this host.
+
+mod common;
+
+use common::{FakeMember, TestBroker, tcp_pair};
+use rustix::net::sockopt;
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_testkit::Namespace;
+use std::net::{TcpListener, TcpStream};
+
+fn stack(broker: &TestBroker) -> FakeMember {
+    FakeMember::join_by(broker.operator().into_socket(), 1 << 20)
+}
+
+/// A namespace, and both ends of a connection there whose addresses are no loopback addresses.
+fn far_pair() -> (Namespace, TcpStream, TcpStream) {
+    let namespace = Namespace::fresh();
+    namespace.ip("addr add 192.0.2.1/32 dev lo");
+    let (near, far) = namespace.run(|| {
+        let listener = TcpListener::bind("192.0.2.1:0").expect("bind");
+        let near = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        (near, listener.accept().expect("accept").0)
+    });
+    (namespace, near, far)
+}
+
+fn question(stack: &FakeMember, of: &TcpStream) -> u64 {
+    let (msg, socket) = stack.expect(Kind::Foreign);
+    let cookie = |socket: &dyn std::os::fd::AsFd| sockopt::socket_cookie(socket.as_fd()).expect("cookie");
+    assert_eq!(cookie(&socket.expect("the socket is attached")), cookie(of));
+    msg.arg
+}
+
+fn answer(stack: &FakeMember, number: u64, declined: Option<Reason>) {
+    let arg2 = declined.map_or(0, |reason| reason as u64);
+    stack.send(Msg { arg: number, arg2, ..Msg::new(Kind::Carry) }, None);
+}
+
+#[test]
+fn who_joins_by_the_members_socket_is_no_stack() {
+    let broker = TestBroker::start();
+    let (_namespace, near, _far) = far_pair();
+    let (pretender, honest) = (broker.join(), broker.join());
+    honest.offer(1, &near);
+    honest.expect_silence();
+    pretender.expect_silence();
+    answer(&pretender, 0, None);
+    pretender.expect_hangup();
+    honest.expect_silence();
+}
+
+#[test]
+fn the_stack_and_the_program_get_a_slot() {
+    let broker = TestBroker::start();
+    let (_namespace, near, _far) = far_pair();
+    let (stack, program) = (stack(&broker), broker.join());
+    program.offer(7, &near);
+    let number = question(&stack, &near);
+    answer(&stack, number, None);
+    let (seen_by_stack, seen_by_program) = (stack.expect(Kind::Link).0, program.expect(Kind::Link).0);
+    assert_eq!((seen_by_stack.place, seen_by_program.place), (0, 1), "only the program's peer is the stack");
+    assert_eq!(seen_by_program.arg, 1 << 20, "the stack's rings hold the kernel's window");
+    assert_eq!(stack.expect_slot(number).slot, program.expect_slot(7).slot);
+    answer(&stack, number, None);
+    stack.expect_refused(number, Reason::Short);
+}
+
+#[test]
+fn an_offer_that_the_stack_declines_waits_for_an_end_on_this_host() {
+    let broker = TestBroker::start();
+    let (_namespace, near, far) = far_pair();
+    let (stack, program) = (stack(&broker), broker.join());
+    program.offer(1, &near);
+    answer(&stack, question(&stack, &near), Some(Reason::PeerAbsent));
+    program.offer(2, &far);
+    let first = program.expect(Kind::Link).0;
+    assert_eq!(first.place, 0);
+}
+
+#[test]
+fn connections_of_the_loopback_are_not_shown() {
+    let broker = TestBroker::start();
+    let (near, _far) = tcp_pair("127.0.0.1");
+    let (stack, program) = (stack(&broker), broker.join());
+    program.offer(1, &near);
+    program.expect_silence();
+    stack.expect_silence();
+}
+
+#[test]
+fn an_offer_that_is_gone_by_the_time_of_the_answer_is_refused() {
+    let broker = TestBroker::start();
+    let (_namespace, near, _far) = far_pair();
+    let (stack, program) = (stack(&broker), broker.join());
+    program.offer(1, &near);
+    let number = question(&stack, &near);
+    program.send(Msg { offer: 1, ..Msg::new(Kind::Withdraw) }, None);
+    program.expect_silence();
+    answer(&stack, number, None);
+    stack.expect_refused(number, Reason::Short);
+}
