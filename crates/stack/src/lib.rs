@@ -16,6 +16,7 @@ mod carried;
 mod cause;
 mod control;
 pub mod error;
+mod frames;
 mod grace;
 mod link;
 mod memory;

@@ -4,6 +4,7 @@ use crate::carried::Carried;
 use crate::cause::Cause;
 use crate::control::Control;
 use crate::error::{Error, chain, failed};
+use crate::frames::deliver;
 use crate::grace::Grace;
 use crate::link::Link;
 use crate::program::Program;
@@ -29,8 +30,8 @@ use std::time::Instant;
 
 /// Frames that one turn receives from a queue.
 const BATCH: usize = 64;
-/// Frames that are kept for a connection while it is being taken. The peer sends further ones again.
-const HELD: usize = 256;
+/// The broker is heard once in so many turns, and before the worker sleeps.
+const BROKER_TURNS: u32 = 32;
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
 /// Microseconds until a program must have entered its rings once its packets are diverted.
@@ -64,6 +65,7 @@ pub struct Worker {
     due: BTreeSet<u64>,
     timers: Timers,
     totals: Totals,
+    turns: u32,
     verbose: bool,
 }
 
@@ -85,6 +87,7 @@ impl Worker {
             due: BTreeSet::new(),
             timers: Timers::default(),
             totals: Totals::default(),
+            turns: 0,
             verbose,
         })
     }
@@ -117,7 +120,8 @@ impl Worker {
 
     /// Does what is there to be done. False: nothing was.
     fn turn(&mut self) -> Result<bool, Error> {
-        let mut has_worked = self.hear_broker()?;
+        self.turns = self.turns.wrapping_add(1);
+        let mut has_worked = self.turns.is_multiple_of(BROKER_TURNS) && self.hear_broker()?;
         has_worked |= self.hear_frames();
         has_worked |= self.hear_programs();
         let time = now();
@@ -135,6 +139,9 @@ impl Worker {
     }
 
     fn sleep(&mut self) -> Result<(), Error> {
+        if self.hear_broker()? {
+            return Ok(());
+        }
         doorbell::arm(self.links.values().map(|link| link.bell()));
         if self.links.values().any(|link| doorbell::is_ready(link.bell())) {
             return Ok(());
@@ -235,34 +242,25 @@ impl Worker {
     // --- frames ----------------------------------------------------------------------------------------------------------
 
     fn hear_frames(&mut self) -> bool {
-        let mut has_heard = false;
-        for queue in 0..self.device.queues.len() {
-            let frames = self.received(queue);
-            has_heard |= !frames.is_empty();
-            frames.into_iter().for_each(|frame| self.arrived(frame));
+        let (mut has_heard, mut left) = (false, Vec::new());
+        let Self { device, by_tuple, conns, due, .. } = self;
+        for queue in &mut device.queues {
+            let batch = queue.receiver.receive(BATCH);
+            has_heard |= !batch.is_empty();
+            for frame in batch.frames() {
+                let joined = (frame.length() > frame.head().len()).then(|| frame.to_vec());
+                let bytes = joined.as_deref().unwrap_or(frame.head());
+                let delivered = deliver(bytes, by_tuple, conns, due);
+                left.extend(delivered.err().map(|whose| (whose, bytes.to_vec())));
+            }
+        }
+        for (whose, frame) in left {
+            match whose {
+                Some((id, cause)) => self.end(id, &cause, Some(frame)),
+                None => self.inject(frame),
+            }
         }
         has_heard
-    }
-
-    fn received(&mut self, queue: usize) -> Vec<Vec<u8>> {
-        let batch = self.device.queues[queue].receiver.receive(BATCH);
-        batch.frames().map(|frame| frame.to_vec()).collect()
-    }
-
-    fn arrived(&mut self, frame: Vec<u8>) {
-        let Ok(segment) = Segment::parse(&frame, Checksums::MayBePartial) else { return self.inject(frame) };
-        let Some(&id) = self.by_tuple.get(&segment.tuple) else { return self.inject(frame) };
-        let Some(conn) = self.conns.get_mut(&id) else { return };
-        let Stage::Carried(carried) = &mut conn.stage else {
-            if conn.held.len() < HELD {
-                conn.held.push(frame);
-            }
-            return;
-        };
-        match carried.receive(&segment, now()) {
-            Ok(()) => drop(self.due.insert(id)),
-            Err(cause) => self.end(id, &cause, Some(frame)),
-        }
     }
 
     fn inject(&self, mut frame: Vec<u8>) {
@@ -286,13 +284,11 @@ impl Worker {
 
     /// Takes a connection as far as possible.
     fn advance(&mut self, id: u64) {
-        let Some(mut conn) = self.conns.remove(&id) else { return };
-        match self.step(&mut conn, id) {
-            Ok(()) => drop(self.conns.insert(id, conn)),
-            Err(cause) => {
-                self.conns.insert(id, conn);
-                self.end(id, &cause, None);
-            }
+        let mut conns = std::mem::take(&mut self.conns);
+        let result = conns.get_mut(&id).map_or(Ok(()), |conn| self.step(conn, id));
+        self.conns = conns;
+        if let Err(cause) = result {
+            self.end(id, &cause, None);
         }
     }
 
