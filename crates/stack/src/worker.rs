@@ -239,8 +239,6 @@ impl Worker {
         self.links.remove(&link);
     }
 
-    // --- frames ----------------------------------------------------------------------------------------------------------
-
     fn hear_frames(&mut self) -> bool {
         let (mut has_heard, mut left) = (false, Vec::new());
         let Self { device, by_tuple, conns, due, .. } = self;
@@ -269,8 +267,6 @@ impl Worker {
             let _ = self.device.injector.inject(&frame);
         }
     }
-
-    // --- programs --------------------------------------------------------------------------------------------------------
 
     fn hear_programs(&mut self) -> bool {
         let mut found: Vec<u64> = Vec::new();
