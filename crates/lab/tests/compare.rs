@@ -108,7 +108,7 @@ fn errors_say_what_is_wrong_with_a_file() {
     };
     assert!(says("name: x").contains("result.json: not JSON (expected"));
     assert!(says("[1]").contains("not a result of the lab"));
-    assert!(says(r#"{"format": 99}"#).contains("of format 99, and this lab reads format 1"));
+    assert!(says(r#"{"format": 99}"#).contains("has format 99, and this lab reads format 1"));
     assert!(says(r#"{"format": 1, "version": 5}"#).contains("damaged: version: invalid type"));
     assert!(read(directory.path()).expect_err("a directory").to_string().contains("not a file"));
     let missing = read(&directory.path().join("none.json")).expect_err("missing").to_string();
