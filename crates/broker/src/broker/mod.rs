@@ -9,6 +9,7 @@ mod death;
 pub mod hold;
 mod links;
 pub mod offers;
+mod pair;
 mod receiving;
 mod report;
 mod settled;

@@ -12,9 +12,7 @@
 //! socket may be reached by the same address. So its member must offer it again, and the pair is made then.
 
 use super::Broker;
-use crate::addr::Endpoint;
 use crate::domain::Scope;
-use crate::link::Connection;
 use crate::matching::{Offer, Ticket, Verdict};
 use crate::netns::Namespace;
 use crate::proof::Identity;
@@ -40,29 +38,6 @@ pub struct Proving {
     pending: Pending,
     /// Number of searches for the other end so far.
     rounds: u32,
-}
-
-/// One end of a connection that gets a slot.
-#[derive(Clone, Copy)]
-pub struct End {
-    /// The offer of this end.
-    pub ticket: Ticket,
-    /// Cookie of its socket; of the stack, which has none, a number that no socket has.
-    pub cookie: u64,
-    /// User of the process.
-    pub uid: u32,
-    /// Its own address.
-    pub local: Endpoint,
-    /// The address of the other end.
-    pub remote: Endpoint,
-}
-
-impl End {
-    /// The end that was offered.
-    pub fn of(offer: &Offer) -> End {
-        let Identity { cookie, local, remote, .. } = offer.identity;
-        End { ticket: offer.ticket, cookie, uid: offer.uid, local, remote }
-    }
 }
 
 /// While sockets are looked for, further offers that fit may arrive, so another round follows. No honest
@@ -237,49 +212,6 @@ impl Broker {
             let mut listed = HashSet::new();
             self.to_recheck.retain(|ticket| self.waiting.contains_key(ticket) && listed.insert(*ticket));
         }
-    }
-
-    /// Pairs `first`, which was waiting, with `second`, which has just arrived.
-    fn pair(&mut self, first: Offer, second: Offer) {
-        self.waiting.remove(&first.ticket);
-        let stuck = self.conns.get(&first.ticket.member).is_none_or(|conn| conn.outbox.is_full());
-        let slot = if stuck { Err(Reason::PeerAbsent) } else { self.connect([&first, &second].map(End::of)) };
-        if let Err(reason) = slot {
-            self.refuse(first.ticket, reason);
-            self.refuse(second.ticket, reason);
-        }
-    }
-
-    /// Gives both ends a slot. If the link is made for them, the first is its side 0.
-    pub(super) fn connect(&mut self, both: [End; 2]) -> Result<(), Reason> {
-        let members = both.map(|end| end.ticket.member);
-        let id = self.link_with_room(members)?;
-        if !self.may_share_more(id) {
-            return Err(Reason::Memory);
-        }
-        let link = self.links.get_mut(&id).ok_or(Reason::Memory)?;
-        let [first, second] = both;
-        let ends = if link.members == members { [first, second] } else { [second, first] };
-        let connection = Connection {
-            cookies: ends.map(|end| end.cookie),
-            tickets: ends.map(|end| end.ticket),
-            uids: ends.map(|end| end.uid),
-            local: ends[0].local,
-            remote: ends[0].remote,
-            released: [false; 2],
-            hold: false,
-            kept: None,
-        };
-        let slot = link.claim(connection).ok_or(Reason::Memory)?;
-        self.apply_hold(id, slot);
-        for (side, end) in ends.into_iter().enumerate() {
-            self.upgraded.insert(end.cookie, end.ticket.member);
-            self.given.insert(end.ticket, (id, slot, side));
-            let msg =
-                Msg { offer: end.ticket.offer, link: id, slot: slot as u32, side: side as u32, ..Msg::new(Kind::Slot) };
-            self.tell_of_slot(end.ticket.member, id, msg);
-        }
-        Ok(())
     }
 
     /// A passive offer would profit from a ring now. What its socket proved may be out of date, so the member must offer it

@@ -4,7 +4,7 @@
 //! both get a slot, as the two ends of a local connection do.
 
 use super::Broker;
-use super::offers::End;
+use super::pair::End;
 use crate::domain::Scope;
 use crate::matching::{Offer, Ticket};
 use crate::outbox::Attached;

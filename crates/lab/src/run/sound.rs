@@ -27,6 +27,6 @@ mod tests {
         let outcome = |errors| Outcome { requests: 100, errors, seconds: 1.0, bytes: None, latency: None };
         assert!(sound(outcome(1), 0.01, 0.6).is_ok());
         assert!(sound(outcome(2), 0.01, 1.0).unwrap_err().to_string().contains("2 of 102 requests failed"));
-        assert!(sound(outcome(0), 0.01, 0.4).unwrap_err().to_string().contains("it saw 0.400 s of 1.000 s"));
+        assert!(sound(outcome(0), 0.01, 0.4).unwrap_err().to_string().contains("it measured 0.400 s of 1.000 s"));
     }
 }

@@ -201,7 +201,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_replaced_says_why() {
-        for (text, why) in [("${prot}", "these are: port, url"), ("${port", "closing brace"), ("${a}", "refers to itself")] {
+        for (text, why) in
+            [("${prot}", "these are: port, url"), ("${port", "closing brace"), ("${a}", "refers to itself")]
+        {
             let said = Text::from(text).fill(&scope()).expect_err(text).to_string();
             assert!(said.contains(why), "{said}");
         }

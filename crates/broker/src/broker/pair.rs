@@ -1,0 +1,77 @@
+//! Two ends of one connection get a slot.
+
+use super::Broker;
+use crate::addr::Endpoint;
+use crate::link::Connection;
+use crate::matching::{Offer, Ticket};
+use crate::proof::Identity;
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind, Msg};
+
+/// One end of a connection that gets a slot.
+#[derive(Clone, Copy)]
+pub struct End {
+    /// The offer of this end.
+    pub ticket: Ticket,
+    /// Cookie of its socket; of the stack, which has none, a number that no socket has.
+    pub cookie: u64,
+    /// User of the process.
+    pub uid: u32,
+    /// Its own address.
+    pub local: Endpoint,
+    /// The address of the other end.
+    pub remote: Endpoint,
+}
+
+impl End {
+    /// The end that was offered.
+    pub fn of(offer: &Offer) -> End {
+        let Identity { cookie, local, remote, .. } = offer.identity;
+        End { ticket: offer.ticket, cookie, uid: offer.uid, local, remote }
+    }
+}
+
+impl Broker {
+    /// Pairs `first`, which was waiting, with `second`, which has just arrived.
+    pub(super) fn pair(&mut self, first: Offer, second: Offer) {
+        self.waiting.remove(&first.ticket);
+        let stuck = self.conns.get(&first.ticket.member).is_none_or(|conn| conn.outbox.is_full());
+        let slot = if stuck { Err(Reason::PeerAbsent) } else { self.connect([&first, &second].map(End::of)) };
+        if let Err(reason) = slot {
+            self.refuse(first.ticket, reason);
+            self.refuse(second.ticket, reason);
+        }
+    }
+
+    /// Gives both ends a slot. If the link is made for them, the first is its side 0.
+    pub(super) fn connect(&mut self, both: [End; 2]) -> Result<(), Reason> {
+        let members = both.map(|end| end.ticket.member);
+        let id = self.link_with_room(members)?;
+        if !self.may_share_more(id) {
+            return Err(Reason::Memory);
+        }
+        let link = self.links.get_mut(&id).ok_or(Reason::Memory)?;
+        let [first, second] = both;
+        let ends = if link.members == members { [first, second] } else { [second, first] };
+        let connection = Connection {
+            cookies: ends.map(|end| end.cookie),
+            tickets: ends.map(|end| end.ticket),
+            uids: ends.map(|end| end.uid),
+            local: ends[0].local,
+            remote: ends[0].remote,
+            released: [false; 2],
+            hold: false,
+            kept: None,
+        };
+        let slot = link.claim(connection).ok_or(Reason::Memory)?;
+        self.apply_hold(id, slot);
+        for (side, end) in ends.into_iter().enumerate() {
+            self.upgraded.insert(end.cookie, end.ticket.member);
+            self.given.insert(end.ticket, (id, slot, side));
+            let msg =
+                Msg { offer: end.ticket.offer, link: id, slot: slot as u32, side: side as u32, ..Msg::new(Kind::Slot) };
+            self.tell_of_slot(end.ticket.member, id, msg);
+        }
+        Ok(())
+    }
+}
