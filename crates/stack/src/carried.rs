@@ -46,7 +46,7 @@ impl Memory for Nothing {
 impl Carried {
     /// Takes the connection from the kernel. The program has entered both rings, and no packet reaches the socket. On an error
     /// the kernel carries it.
-    pub fn take(program: Program, socket: BorrowedFd, path: &Path, now: u64) -> Result<Carried, (Program, Cause)> {
+    pub fn take(program: Program, socket: BorrowedFd, path: &Path, now: u64) -> Result<Carried, Box<(Program, Cause)>> {
         let mut program = program;
         program.set_parked(true);
         match Self::taken(socket, path, program.ring_size(), now) {
@@ -54,7 +54,7 @@ impl Carried {
                 let Taken { state, unacknowledged, .. } = taken;
                 Ok(Carried { program, connection, state, queued: unacknowledged, scratch: Vec::new() })
             }
-            Err(cause) => Err((program, cause)),
+            Err(cause) => Err(Box::new((program, cause))),
         }
     }
 

@@ -70,7 +70,7 @@ impl Program {
 
     /// The program must not use the socket from now on; or may again.
     pub fn set_parked(&mut self, is_parked: bool) {
-        if is_parked != (self.parked % 2 != 0) {
+        if is_parked == self.parked.is_multiple_of(2) {
             self.parked += 1;
             slot::set_parked(self.link.slot(self.slot), self.parked);
         }

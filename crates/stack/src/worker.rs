@@ -343,7 +343,8 @@ impl Worker {
                     taken = Some(());
                     Stage::Carried(Box::new(carried))
                 }
-                Err((program, cause)) => {
+                Err(failure) => {
+                    let (program, cause) = *failure;
                     failed = Some(cause);
                     Stage::Entering { program, since: time }
                 }

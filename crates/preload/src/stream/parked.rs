@@ -22,7 +22,7 @@ pub fn changes(c: &Conn) -> u32 {
 /// Whether the socket is parked: it has nothing to tell, and its answers mean nothing.
 #[inline]
 pub fn is_parked(c: &Conn) -> bool {
-    changes(c) % 2 != 0
+    !changes(c).is_multiple_of(2)
 }
 
 /// Has the connection given back to the kernel, if the stack carries it.

@@ -268,7 +268,7 @@ const ASK_US: u64 = 1000;
 /// programs that never wait. `sleeps`: the caller is about to sleep on the socket, which reports it.
 fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     let before = parked::changes(c);
-    if before % 2 != 0 {
+    if !before.is_multiple_of(2) {
         return Ok(Asked::Nothing);
     }
     let half = c.rx_half();
