@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// Carry connections of programs under `sidestep run` to other hosts in user space
 ///
@@ -66,13 +67,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// Connects to the broker, which may be about to start.
+fn joined(address: &Address) -> Result<Operator, ClientError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Operator::connect(address) {
+            Err(ClientError::NotRunning(_) | ClientError::NoOperator { .. }) if Instant::now() < end => {
+                std::thread::sleep(PAUSE);
+            }
+            connected => return connected,
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(50);
+
 fn run(args: &Args) -> Result<(), Error> {
     let ends = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, ends.clone())?;
     }
     let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
-    let broker: OwnedFd = Operator::connect(&address)?.into_socket();
+    let broker: OwnedFd = joined(&address)?.into_socket();
     let device = Device::open(&args.device, &Options::default())?;
     let mut worker = Worker::new(device, broker, args.ring_size, args.wait, args.verbose)?;
     if let Some(path) = &args.ready_file {

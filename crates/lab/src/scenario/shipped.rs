@@ -35,6 +35,7 @@ scenarios![
     "smc-redis",
     "smc-sockperf",
     "socksdirect",
+    "hosts",
 ];
 
 pub fn find(name: &str) -> Result<&'static str, NotShipped> {
