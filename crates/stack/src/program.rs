@@ -130,14 +130,11 @@ impl Program {
         if self.tx.in_ring() { Ok(()) } else { Err(Cause::Left) }
     }
 
-    /// Takes all bytes from the program: the kernel gets them. What the program writes from now on it sends by kernel itself,
-    /// after [`Program::hand_over`].
+    /// Takes the bytes that the program has written: the kernel gets them. What it writes from now on it sends by kernel itself,
+    /// after [`Program::hand_over`]. One look only: a program that writes on and on must not keep the worker here.
     pub fn take_all(&mut self, to: &mut Vec<u8>) -> Result<(), Cause> {
         self.link.incoming(self.slot).withdraw_readiness();
-        while let Ok(n) = self.waiting() {
-            if n == 0 {
-                break;
-            }
+        if let Ok(n) = self.waiting() {
             self.copy(0, n, to);
             self.release(n)?;
         }

@@ -334,15 +334,10 @@ impl Worker {
     }
 
     fn take(&mut self, conn: &mut Conn, id: u64, time: u64) -> Result<(), Cause> {
-        let Stage::Entering { .. } = conn.stage else { return Ok(()) };
-        let mut taken = None;
         let mut failed = None;
         conn.stage.replace(|program| {
             match Carried::take(program, conn.subject.socket.as_fd(), &conn.subject.path, time) {
-                Ok(carried) => {
-                    taken = Some(());
-                    Stage::Carried(Box::new(carried))
-                }
+                Ok(carried) => Stage::Carried(Box::new(carried)),
                 Err(failure) => {
                     let (program, cause) = *failure;
                     failed = Some(cause);

@@ -7,7 +7,7 @@ use crate::wait::Deadline;
 use sidestep_ring::slot;
 use sidestep_sys::clock;
 
-/// Longest wait for the stack. It takes some ten microseconds to give a connection back; after its death the keeper does.
+/// Longest wait for the stack, which gives a connection back within some ten microseconds. If it has died, nobody does.
 const BACK_US: u64 = 2_000_000;
 const LOOK_US: u64 = 10;
 
