@@ -2,7 +2,7 @@
 """A server that answers with what it got, and a client that compares every byte.
 
   peer.py serve ADDRESS PORT
-  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--pause MS]
+  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--pause MS]
 
 The client's last line is a JSON object: `bytes` that came back, and `wrong`, what did not come back as it was sent.
 """
@@ -70,6 +70,11 @@ class Client:
         self.wrong = []
         self.lock = threading.Lock()
 
+    def lives(self, number):
+        """One connection after the other."""
+        for life in range(self.args.lives):
+            self.one(number + life * self.args.connections)
+
     def one(self, number):
         chosen = random.Random(self.args.seed * 1000 + number)
         try:
@@ -96,7 +101,7 @@ class Client:
             self.bytes += len(got)
 
     def run(self):
-        threads = [threading.Thread(target=self.one, args=(number,)) for number in range(self.args.connections)]
+        threads = [threading.Thread(target=self.lives, args=(number,)) for number in range(self.args.connections)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -112,6 +117,7 @@ def main():
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0)
     args = parser.parse_args()
     if args.what == "serve":

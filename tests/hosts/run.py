@@ -9,7 +9,10 @@ Every byte is compared, and each case says how many connections the stacks must 
 
 import argparse
 import json
+import os
+import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -48,7 +51,7 @@ class Host:
         self.stack = None
 
     def start_broker(self):
-        broker = self.process("broker", [self.bed.programs_in / "sidestepd"])
+        broker = self.broker = self.process("broker", [self.bed.programs_in / "sidestepd"])
         until(lambda: subprocess.run(self.around([self.bed.programs_in / "sidestep", "status"]),
                                      capture_output=True).returncode == 0, "the broker to answer", 10, broker.must_run)
 
@@ -62,11 +65,27 @@ class Host:
     def stop_stack(self):
         """Ends the stack. Returns how many connections it has taken, and how many it has given back."""
         self.stack.stop()
-        said = re.search(r"taken (\d+), given back (\d+)", self.stack.output())
+        said = re.findall(r"taken (\d+), given back (\d+)", self.stack.output())
         if not said:
             raise Failure(f"the stack of {self.name} has not said what it has taken:\n{self.stack.tail()}")
         self.stack = None
-        return int(said[1]), int(said[2])
+        return tuple(sum(int(numbers[n]) for numbers in said) for n in (0, 1))
+
+    def worker(self):
+        """Pid of the stack's worker."""
+        def first_child():
+            return Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()
+        return int(until(first_child, f"the stack of {self.name} to have a worker", 10, self.stack.must_run)[0])
+
+    def kill_worker(self):
+        """Ends the worker as a crash would."""
+        worker = self.worker()
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: self.worker() != worker, "another worker", 10, self.stack.must_run)
+
+    def restored(self):
+        """Number of connections that the keeper has given back in place of its workers."""
+        return sum(map(int, re.findall(r"the keeper has given (\d+) connections back", self.stack.output())))
 
     def around(self, words):
         return self.namespace.around(words)
@@ -194,6 +213,83 @@ def stacks_that_come_and_go(hosts, seed):
     exchanged(hosts, "--connections", "16", "--rounds", "1500", "--pause", "2", "--seed", seed, meanwhile=in_turns)
     if sum(number for number, _ in taken) < 12 or any(number != returned for number, returned in taken):
         raise Failure(f"taken and given back: {taken}")
+
+
+LIVELY = ("--connections", "24", "--rounds", "150", "--pause", "1", "--lives")
+
+
+@case
+def killed_workers(hosts, seed):
+    """SIGKILL at any instruction: the keeper gives the connections back, and starts another worker."""
+    chosen = random.Random(int(seed))
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def kill():
+        for _ in range(6):
+            time.sleep(chosen.uniform(0.1, 0.6))  # any moment
+            chosen.choice((hosts.client, hosts.server)).kill_worker()
+
+    exchanged(hosts, *LIVELY, "40", "--seed", seed, meanwhile=kill)
+    restored = hosts.client.restored() + hosts.server.restored()
+    taken = sum(host.stop_stack()[0] for host in (hosts.client, hosts.server))
+    if restored < 16 or taken < 16:
+        raise Failure(f"the keepers have given back {restored} connections, and the last workers have taken {taken}")
+
+
+@case
+def replaced_workers(hosts, seed):
+    """SIGHUP: the worker gives everything back, and the next one takes new connections."""
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def replace():
+        for host in (hosts.client, hosts.server):
+            worker = host.worker()
+            time.sleep(1)  # for how long it carries
+            os.kill(host.stack.pid, signal.SIGHUP)
+            until(lambda host=host, worker=worker: host.worker() != worker, "another worker", 10, host.stack.must_run)
+
+    exchanged(hosts, *LIVELY, "12", "--seed", seed, meanwhile=replace)
+    for host in (hosts.client, hosts.server):
+        if host.restored():
+            raise Failure(f"a worker of {host.name} has left {host.restored()} connections to the keeper")
+        must_have_taken(host, 16)
+
+
+@case
+def killed_keeper(hosts, seed):
+    """The worker gives everything back, and ends."""
+    hosts.server.start_stack()
+    stack = hosts.server.stack
+
+    def kill():
+        worker = hosts.server.worker()
+        time.sleep(2)  # for how long it carries
+        os.kill(stack.pid, signal.SIGKILL)
+        stack.popen.wait(10)
+        until(lambda: not Path(f"/proc/{worker}").exists(), "the worker to end", 10)
+
+    exchanged(hosts, *LIVELY, "12", "--seed", seed, meanwhile=kill)
+    said = re.search(r"taken (\d+), given back (\d+)", stack.output())
+    if not said or int(said[1]) < 8 or said[1] != said[2]:
+        raise Failure(f"the worker has not given back what it had taken:\n{stack.tail()}")
+    hosts.server.stack = None
+
+
+@case
+def another_broker(hosts, seed):
+    """The stack gives everything back when the broker ends, and joins the next one."""
+    hosts.server.start_stack()
+
+    def exchange_broker():
+        time.sleep(1)  # for how long it carries
+        hosts.server.broker.stop()
+        hosts.server.start_broker()
+
+    exchanged(hosts, *LIVELY, "12", "--seed", seed, meanwhile=exchange_broker)
+    until(lambda: "another one is started" in hosts.server.stack.output(), "the stack to go on", 10)
+    must_have_taken(hosts.server, 0)
 
 
 def main():

@@ -24,6 +24,7 @@ pub mod addr;
 pub mod broker;
 pub mod chain;
 pub mod client;
+pub mod closing;
 pub mod config;
 mod counted;
 pub mod diag;

@@ -49,6 +49,14 @@ impl Rx {
         Rx { input: Input::at_position(pos), kernel: pos, socket: pos, ..Rx::default() }
     }
 
+    /// A direction whose reading end was another process, which has read `pos` bytes at least. If it was in a stretch, this end is.
+    pub fn found(half: Half, pos: u64) -> Rx {
+        match Input::found(half.writer, half.reader, pos) {
+            Some(input) => Rx { input, in_ring: true, ..Rx::default() },
+            None => Rx::native(pos),
+        }
+    }
+
     /// Bytes of this direction delivered so far.
     pub fn pos(&self) -> u64 {
         self.input.pos - self.ahead

@@ -55,6 +55,15 @@ impl Tx {
         Tx { pos, socket: pos, ..Tx::default() }
     }
 
+    /// A direction whose writing end was another process, which has written `pos` bytes and the last ones into a ring. `has_entered`:
+    /// the reader had entered that stretch. If no stretch carries any more, this end is on the kernel.
+    pub fn found(half: Half, pos: u64, has_entered: bool) -> Tx {
+        match Output::found(half.writer, half.reader, pos, half.size, has_entered) {
+            Some(output) => Tx { output, carrier: Carrier::Ring, ring: pos - output.from, ..Tx::native(pos) },
+            None => Tx::native(pos),
+        }
+    }
+
     /// The same direction; its end looks at the reader's word at each write.
     #[must_use]
     pub fn restless(self) -> Tx {

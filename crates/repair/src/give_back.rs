@@ -97,6 +97,32 @@ pub fn give_back(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), Gi
     restored.map_err(|source| GiveBackError::Live { unqueued: 0, source })
 }
 
+/// Whether the socket is still parked, after a process was killed within [`give_back`]. False: the kernel carries the connection.
+pub fn is_parked(fd: impl AsFd) -> Result<bool, CallError> {
+    repair::is_on(fd.as_fd())
+}
+
+/// Goes on with a [`give_back`] whose process was killed when the kernel carried the connection already, and the program could not
+/// use the socket yet. `state` and `queues` are what that process gave. Bytes that it had not queued are sent, and the socket's
+/// options are restored; only buffers that had to grow stay as large as they are.
+pub fn finish(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), GiveBackError> {
+    let fd = fd.as_fd();
+    let plan = Plan::new(state, queues)?;
+    let queued = queues::queued_since(fd).map_err(|source| GiveBackError::Live { unqueued: 0, source })?;
+    let mut grown = Grown::default();
+    let sent = queues::send_unsent(fd, behind(queues.unacknowledged, queued), &mut grown);
+    let restored = plan.restore(fd, grown);
+    sent.map_err(|(unqueued, source)| GiveBackError::Live { unqueued, source })?;
+    restored.map_err(|source| GiveBackError::Live { unqueued: 0, source })
+}
+
+/// The parts without their first `skip` bytes.
+fn behind([first, second]: [&[u8]; 2], skip: u64) -> [&[u8]; 2] {
+    let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+    let of_first = skip.min(first.len());
+    [&first[of_first..], &second[(skip - of_first).min(second.len())..]]
+}
+
 /// Makes the queues of a parked socket empty, so that its timers have nothing to send: a parked socket sends bytes in flight again
 /// and again, and the peer answers them. The connection stays parked. The caller keeps the bytes ([`crate::Taken`]) for
 /// [`give_back`]. Pollers see what they see during a give-back.
@@ -234,6 +260,17 @@ mod tests {
                 assert_eq!(plan.sent.concat(), bytes[..in_flight]);
                 assert_eq!(plan.unsent.concat(), bytes[in_flight..]);
                 assert_eq!(plan.first_unread, u32::MAX - 1);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_behind_a_position_may_lie_in_either_part() {
+        let bytes = b"abcdefgh";
+        for cut in 0..=bytes.len() {
+            for skip in 0..bytes.len() + 3 {
+                let left = behind([&bytes[..cut], &bytes[cut..]], skip as u64).concat();
+                assert_eq!(left, bytes[skip.min(bytes.len())..], "cut at {cut}");
             }
         }
     }

@@ -14,9 +14,9 @@ pub(crate) const SCALES: u8 = 4;
 pub(crate) const ECN: u8 = 8;
 pub(crate) const MICROSECONDS: u8 = 64;
 
-/// The kernel's `struct tcp_info` up to `tcpi_total_retrans`, as 32-bit words.
+/// The kernel's `struct tcp_info` up to `tcpi_bytes_acked`, as 32-bit words.
 #[derive(Clone, Copy)]
-pub(crate) struct Info([u32; 26]);
+pub(crate) struct Info([u32; 32]);
 
 impl Info {
     pub(crate) fn read(fd: BorrowedFd) -> Result<Info, CallError> {
@@ -33,6 +33,12 @@ impl Info {
 
     pub(crate) fn options(&self) -> u8 {
         self.byte(5)
+    }
+
+    /// Bytes that the peer has acknowledged since connect(2) or a give-back.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        let [low, high] = if cfg!(target_endian = "little") { [30, 31] } else { [31, 30] };
+        u64::from(self.0[low]) | u64::from(self.0[high]) << 32
     }
 
     pub(crate) fn scales(&self) -> Option<Scales> {

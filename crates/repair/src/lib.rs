@@ -11,6 +11,16 @@
 //! Between the two somebody else carries the connection: by the sequence numbers, windows and options of [`State`], and the bytes
 //! of [`Taken::unread`] and [`Taken::unacknowledged`]. This crate moves no packet, and keeps none away: see [`take`].
 //!
+//! # A process that is killed
+//!
+//! Another process that has the socket can go on, if the first one has noted in shared memory what it was about to do:
+//!
+//! | noted | done by the other process |
+//! |---|---|
+//! | before [`take_prepared`]: the [`Saved`] of [`prepare`] | [`undo`] |
+//! | before anybody carries the connection: [`State`], and the bytes of both queues | [`give_back`] |
+//! | before [`give_back`]: the [`State`] of that moment, and what it is given | [`give_back`] if [`is_parked`], else [`finish`] |
+//!
 //! # What a give-back changes
 //!
 //! The open file is the same: its numbers in all processes, O_NONBLOCK, epoll registrations, cookie, filters, marks, and all
@@ -38,8 +48,8 @@ mod state;
 mod take;
 
 pub use examine::{NotTaken, examine};
-pub use give_back::{Contradiction, GiveBackError, Queues, abandon, empty, give_back};
+pub use give_back::{Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, is_parked};
 pub use kernel::CallError;
 pub use saved::{Keepalive, Saved};
 pub use state::{Path, Profile, Scales, State, Taken, TimestampClock, Window};
-pub use take::{TakeError, take, undo};
+pub use take::{TakeError, prepare, take, take_prepared, undo};

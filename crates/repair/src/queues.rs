@@ -1,6 +1,7 @@
 //! The bytes of both queues: out of the kernel and back.
 
 use crate::buffers::{Buffer, Grown};
+use crate::info::Info;
 use crate::kernel::{CallError, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD};
 use crate::options;
 use crate::repair::{self, Queue};
@@ -134,6 +135,17 @@ pub(crate) fn fill_sent(fd: BorrowedFd, parts: [&[u8]; 2], grown: &mut Grown) ->
         append(fd, part, Buffer::Send, grown).map_err(|(_, error)| error)?;
     }
     Ok(())
+}
+
+/// Number of bytes that have been put into the send queue since a give-back. Nobody puts any meanwhile.
+pub(crate) fn queued_since(fd: BorrowedFd) -> Result<u64, CallError> {
+    loop {
+        let left = SIOCOUTQ.ask(fd)?;
+        let acknowledged = Info::read(fd)?.acknowledged();
+        if SIOCOUTQ.ask(fd)? == left {
+            return Ok(acknowledged + u64::from(left));
+        }
+    }
 }
 
 /// Sends bytes as the program would, out of repair mode. Err also has the number of bytes that are not in the queue.

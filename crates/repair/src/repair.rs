@@ -19,6 +19,11 @@ pub(crate) fn turn_on(fd: BorrowedFd) -> Result<(), CallError> {
     options::TCP_REPAIR.set(fd, REPAIR_ON)
 }
 
+/// Whether the socket is in repair mode.
+pub(crate) fn is_on(fd: BorrowedFd) -> Result<bool, CallError> {
+    Ok(options::TCP_REPAIR.get(fd)? != 0)
+}
+
 /// Turns repair mode off. The kernel sends a window probe, which makes the peer say what it has and what it accepts. Clears
 /// SO_REUSEADDR.
 pub(crate) fn turn_off(fd: BorrowedFd) -> Result<(), CallError> {

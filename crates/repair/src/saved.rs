@@ -6,9 +6,10 @@
 use crate::kernel::{CallError, SocketOption};
 use crate::options;
 use rustix::fd::BorrowedFd;
+use serde::{Deserialize, Serialize};
 
 /// Options of the program's socket, as the program has set them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     /// SO_REUSEADDR, which TCP_REPAIR overwrites.
     pub reuse_address: bool,
@@ -23,7 +24,7 @@ pub struct Saved {
 }
 
 /// When the kernel probes an idle connection. The kernel keeps these values in the socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keepalive {
     /// TCP_KEEPIDLE: seconds without a packet before the first probe.
     pub idle: u32,

@@ -1,12 +1,13 @@
 //! What a connection is while the kernel does not carry it. Plain values: they can be kept in shared memory.
 
 use crate::saved::Saved;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// All that [`give_back`](crate::give_back) needs, beside the bytes of both queues.
 ///
 /// [`take`](crate::take) fills it. Whoever carries the connection meanwhile changes the sequence numbers and the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The socket's own address. A v4-mapped address for an IPv4 connection of an IPv6 socket.
     pub local: SocketAddr,
@@ -33,7 +34,7 @@ pub struct State {
 }
 
 /// The kernel's `struct tcp_repair_window`: unscaled bytes and sequence numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// SND.WL1: sequence number of the segment that last updated `snd_wnd`.
     pub snd_wl1: u32,
@@ -48,7 +49,7 @@ pub struct Window {
 }
 
 /// Shifts of the window fields, 0 to 14.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scales {
     /// For windows that the peer announces.
     pub send: u8,
@@ -116,7 +117,7 @@ pub struct Profile {
 }
 
 /// The kernel's clock of the timestamps option: milliseconds of CLOCK_MONOTONIC and an offset for each connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimestampClock {
     /// TSval = milliseconds of CLOCK_MONOTONIC + `offset`, wrapping. Never behind what the kernel has sent; at most 2 ahead.
     pub offset: u32,

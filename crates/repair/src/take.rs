@@ -45,19 +45,31 @@ pub enum TakeError {
 /// retransmit them from the parked socket, and gives the socket up after TCP_USER_TIMEOUT or tcp_retries2: better take
 /// connections with [`Taken::unacknowledged`] empty, or give them back soon.
 pub fn take(fd: impl AsFd) -> Result<Taken, TakeError> {
+    let saved = prepare(&fd)?;
+    take_prepared(fd, saved)
+}
+
+/// The first half of [`take`], which changes nothing: whether the connection can be taken, and what [`undo`] needs to know. A
+/// caller that may be killed notes this value where another process finds it.
+pub fn prepare(fd: impl AsFd) -> Result<Saved, TakeError> {
     let fd = fd.as_fd();
     examine(fd)?;
+    Ok(Saved::read(fd)?)
+}
+
+/// The second half of [`take`].
+pub fn take_prepared(fd: impl AsFd, saved: Saved) -> Result<Taken, TakeError> {
+    let fd = fd.as_fd();
     // An acknowledgement that the kernel delays would leave later, with sequence numbers that are old by then. The kernel sends it
     // now if nothing is unread.
     options::TCP_QUICKACK.set(fd, 1)?;
-    let saved = Saved::read(fd)?;
     let info = Info::read(fd)?;
     repair::turn_on(fd)?;
     park(fd, saved, &info).map_err(|error| undone(fd, saved, error))
 }
 
-/// Lets the kernel go on with a parked socket as it was parked. Only right if nobody has carried the connection meanwhile.
-/// Sends no packet.
+/// Lets the kernel go on with a parked socket as it was parked, or with one that [`take_prepared`] was about to park. Only right if
+/// nobody has carried the connection meanwhile. Sends no packet.
 pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
     let fd = fd.as_fd();
     repair::turn_off_quietly(fd)?;

@@ -75,6 +75,24 @@ impl Input {
         Input { pos, ..Input::default() }
     }
 
+    /// Goes on in the stretch that another process has entered, and whose bytes it has consumed up to `pos`, or further. None: it has
+    /// entered none, or has left it.
+    pub fn found(writer: &Writer, reader: &Reader, pos: u64) -> Option<Input> {
+        for _ in 0..PATIENCE {
+            let word = reader.head.load(Ordering::Acquire);
+            let epoch = writer.epoch.load(Ordering::Acquire);
+            if word & FROZEN != 0 || epoch == 0 {
+                return None;
+            }
+            let pos = pos.max(word & POSITION);
+            let found = Input { pos, epoch, copying: word & COPYING != 0 };
+            if reader.head.compare_exchange(word, found.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                return Some(found);
+            }
+        }
+        None
+    }
+
     /// The announced stretch, if this end has not handled it yet.
     #[inline]
     pub fn announced(&self, writer: &Writer) -> Option<Stretch> {

@@ -49,6 +49,22 @@ impl Output {
         Ok(())
     }
 
+    /// Goes on with the stretch that another process has begun, and in which it has published the bytes up to `tail` or less. None:
+    /// there is no such stretch. `has_entered`: the reader is known to have entered it.
+    pub fn found(writer: &Writer, reader: &Reader, tail: u64, size: usize, has_entered: bool) -> Option<Output> {
+        let epoch = writer.epoch.load(Ordering::Acquire);
+        let (from, base) = (writer.ring_from.load(Ordering::Relaxed), writer.base.load(Ordering::Relaxed));
+        if writer.complete.load(Ordering::Acquire) == epoch || base < from || tail < base {
+            return None;
+        }
+        // A reader that has entered leaves no word like this.
+        let before = if has_entered { from | FROZEN | COPYING } else { reader.head.load(Ordering::Relaxed) };
+        let head = base.max(tail.saturating_sub(size as u64));
+        let mut found = Output { tail, base, from, head, before, epoch };
+        found.publish(writer, 0);
+        Some(found)
+    }
+
     /// Number of the present stretch.
     pub fn epoch(&self) -> u32 {
         self.epoch

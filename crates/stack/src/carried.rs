@@ -1,85 +1,117 @@
 //! A connection that the stack carries.
 
 use crate::cause::Cause;
+use crate::handover::Handover;
+use crate::layout::QUEUE_ROOM;
 use crate::program::Program;
-use rustix::fd::{AsFd, BorrowedFd};
+use crate::record::{Kept, Origin, Record};
+use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 use sidestep_device::Outgoing;
 use sidestep_device::path::Path;
-use sidestep_repair::{GiveBackError, Queues, State, Taken};
+use sidestep_repair::{GiveBackError, Taken};
 use sidestep_tcp::{Agreed, Connection, Link, Memory, Positions, Progress, Saved, Segment, Seq, Tuple, Verdict};
 
 pub struct Carried {
     program: Program,
     connection: Connection,
-    /// What the kernel was when the connection was taken.
-    state: State,
+    record: Record,
+    kept: Kept,
     /// Bytes that the kernel had sent or queued, and that are not acknowledged. They come before those of the ring.
     queued: Vec<u8>,
     /// A segment's bytes on their way from the ring into a frame.
     scratch: Vec<u8>,
 }
 
-/// The receive ring, as the fast path fills it.
-struct Inbox<'p> {
+/// A connection that was not taken. The kernel carries it.
+pub struct NotCarried {
+    /// What is to be told to the program. None: all is done.
+    pub left: Option<(Program, Record)>,
+    pub cause: Cause,
+}
+
+/// The memory of a connection, as the fast path writes it.
+struct Store<'p> {
     program: &'p Program,
+    record: &'p Record,
     rcv_nxt: Seq,
 }
 
-impl Memory for Inbox<'_> {
+impl Memory for Store<'_> {
     fn put(&mut self, at: Seq, bytes: &[u8]) {
         self.program.put(at.since(self.rcv_nxt), bytes);
     }
 
-    fn publish(&mut self, _progress: &Progress) {}
-}
-
-/// For segments that leave.
-struct Nothing;
-
-impl Memory for Nothing {
-    fn put(&mut self, _at: Seq, _bytes: &[u8]) {}
-
-    fn publish(&mut self, _progress: &Progress) {}
+    fn publish(&mut self, progress: &Progress) {
+        self.record.publish(progress);
+    }
 }
 
 impl Carried {
-    /// Takes the connection from the kernel. The program has entered both rings, and no packet reaches the socket. On an error
-    /// the kernel carries it.
-    pub fn take(program: Program, socket: BorrowedFd, path: &Path, now: u64) -> Result<Carried, Box<(Program, Cause)>> {
-        let mut program = program;
-        program.set_parked(true);
-        match Self::taken(socket, path, program.ring_size(), now) {
-            Ok((connection, taken)) => {
-                let Taken { state, unacknowledged, .. } = taken;
-                Ok(Carried { program, connection, state, queued: unacknowledged, scratch: Vec::new() })
+    /// Takes the connection from the kernel. The program has entered both rings, and no packet reaches the socket.
+    pub fn take(
+        mut program: Program,
+        record: Record,
+        socket: BorrowedFd,
+        path: &Path,
+        now: u64,
+    ) -> Result<Carried, Box<NotCarried>> {
+        let (connection, taken) = match Self::taken(&mut program, &record, socket, path, now) {
+            Ok(both) => both,
+            Err(cause) => return Err(Box::new(NotCarried { left: Some((program, record)), cause })),
+        };
+        let (state, queued) = (taken.state, taken.unacknowledged);
+        let (from_program, to_program) = program.positions();
+        let kept = Kept {
+            state,
+            from_program: Origin { position: from_program, seq: state.snd_una.wrapping_add(queued.len() as u32) },
+            to_program: Origin { position: to_program, seq: state.rcv_nxt },
+            queued: queued.len() as u32,
+        };
+        record.carry(&kept, &connection.saved().progress, &queued);
+        let carried = Carried { program, connection, record, kept, queued, scratch: Vec::new() };
+        if carried.queued.is_empty() {
+            return Ok(carried);
+        }
+        match sidestep_repair::empty(socket, &state) {
+            Ok(()) => Ok(carried),
+            Err(error) => {
+                let cause = match carried.give_back(socket) {
+                    Ok(()) => Cause::Empty(error),
+                    Err(worse) => Cause::Empty(worse),
+                };
+                Err(Box::new(NotCarried { left: None, cause }))
             }
-            Err(cause) => Err(Box::new((program, cause))),
         }
     }
 
-    fn taken(socket: BorrowedFd, path: &Path, ring: usize, now: u64) -> Result<(Connection, Taken), Cause> {
-        let taken = sidestep_repair::take(socket).map_err(Cause::Take)?;
-        let carried = Self::resumed(socket, &taken, path, ring, now);
-        let Ok(connection) = carried else {
+    fn taken(
+        program: &mut Program,
+        record: &Record,
+        socket: BorrowedFd,
+        path: &Path,
+        now: u64,
+    ) -> Result<(Connection, Taken), Cause> {
+        let saved = sidestep_repair::prepare(socket).map_err(Cause::Take)?;
+        record.begin_taking(&saved);
+        program.set_parked(true);
+        let taken = sidestep_repair::take_prepared(socket, saved).map_err(Cause::Take)?;
+        let carried = Self::resumed(socket, &taken, path, program.ring_size(), now);
+        if carried.is_err() {
             // Nothing has moved since, so the kernel goes on as it was.
             let _ = sidestep_repair::undo(socket, &taken.state.saved);
-            return carried.map(|connection| (connection, taken));
-        };
-        if !taken.unacknowledged.is_empty()
-            && let Err(error) = sidestep_repair::empty(socket, &taken.state)
-        {
-            let queues = Queues::new(&[], &taken.unacknowledged);
-            let _ = sidestep_repair::give_back(socket, &taken.state, &queues);
-            return Err(Cause::Empty(error));
         }
-        Ok((connection, taken))
+        carried.map(|connection| (connection, taken))
     }
 
     fn resumed(socket: BorrowedFd, taken: &Taken, path: &Path, ring: usize, now: u64) -> Result<Connection, Cause> {
         let window = taken.state.window.rcv_wnd;
         if window as usize > ring || !taken.unread.is_empty() {
             return Err(Cause::Window { window, ring });
+        }
+        let queued = taken.unacknowledged.len();
+        if queued > QUEUE_ROOM {
+            return Err(Cause::Queue { queued });
         }
         let (local, remote) = (taken.state.local, taken.state.remote);
         let link = Link {
@@ -101,7 +133,9 @@ impl Carried {
         self.program.unread()?;
         let rcv_nxt = self.connection.saved().progress.rcv_nxt;
         let arrived = match self.connection.receive(segment, now) {
-            Verdict::Accepted(arrival) => arrival.commit(&mut Inbox { program: &self.program, rcv_nxt }),
+            Verdict::Accepted(arrival) => {
+                arrival.commit(&mut Store { program: &self.program, record: &self.record, rcv_nxt })
+            }
             Verdict::Discarded(_) => return Ok(()),
             Verdict::Returned(why) => return Err(Cause::Segment(why)),
         };
@@ -109,7 +143,8 @@ impl Carried {
             self.acknowledged(arrived.acknowledged as usize)?;
         }
         if arrived.received > 0 {
-            self.program.publish(arrived.received as usize)?;
+            let published = self.program.publish(arrived.received as usize)?;
+            self.record.set_published(published);
         }
         Ok(())
     }
@@ -117,7 +152,11 @@ impl Carried {
     fn acknowledged(&mut self, n: usize) -> Result<(), Cause> {
         let of_kernel = n.min(self.queued.len());
         self.queued.drain(..of_kernel);
-        if n > of_kernel { self.program.release(n - of_kernel) } else { Ok(()) }
+        if n > of_kernel {
+            let released = self.program.release(n - of_kernel)?;
+            self.record.set_released(released);
+        }
+        Ok(())
     }
 
     /// Writes the segments that are due into frames. False: there was no frame for some.
@@ -130,10 +169,10 @@ impl Carried {
             if frames.space() == 0 {
                 return Ok(false);
             }
-            let Self { program, connection, queued, scratch, .. } = self;
-            let una = connection.saved().progress.snd_una;
+            let Self { program, connection, record, queued, scratch, .. } = self;
+            let Progress { snd_una: una, rcv_nxt, .. } = connection.saved().progress;
             let Some(departure) = connection.next(positions, now).map_err(Cause::Segment)? else { return Ok(true) };
-            let outgoing = departure.commit(&mut Nothing);
+            let outgoing = departure.commit(&mut Store { program, record, rcv_nxt });
             let payload = outgoing.payload();
             fill(scratch, program, queued, payload.at.since(una) as usize, payload.len as usize);
             let Some(frame) = frames.buffer() else { return Ok(false) };
@@ -159,46 +198,12 @@ impl Carried {
     }
 
     /// Gives the connection back to the kernel, with everything that is unacknowledged or unread.
-    pub fn give_back(mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
-        let progress = self.connection.saved().progress;
-        // A program that violates the protocol gets what is consistent.
-        let _ = self.program.take_all(&mut self.queued);
-        let unread = self.program.left_unread().unwrap_or_default();
-        let state = self.state_now(&progress);
-        let given = sidestep_repair::give_back(socket.as_fd(), &state, &Queues::new(&unread, &self.queued));
-        let given = match given {
-            Err(GiveBackError::Live { unqueued, source }) => {
-                self.send_rest(socket, unqueued).map_err(|unqueued| GiveBackError::Live { unqueued, source })
-            }
-            other => other,
-        };
-        let _ = self.program.hand_over(unread.len());
+    pub fn give_back(self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+        let Carried { program, connection, record, kept, queued, .. } = self;
+        let progress = connection.saved().progress;
+        let given = Handover { program, record: &record, kept, progress, queued }.run(socket);
+        record.free();
         given
-    }
-
-    /// Sends the last `left` bytes that did not fit into the send queue. The program's own bytes follow them.
-    fn send_rest(&self, socket: BorrowedFd, mut left: usize) -> Result<(), usize> {
-        while left > 0 {
-            match rustix::io::write(socket, &self.queued[self.queued.len() - left..]) {
-                Ok(n) => left -= n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return Err(left),
-            }
-        }
-        Ok(())
-    }
-
-    fn state_now(&self, progress: &Progress) -> State {
-        let mut state = self.state;
-        state.snd_una = progress.snd_una.0;
-        state.snd_nxt = progress.snd_nxt.0;
-        state.rcv_nxt = progress.rcv_nxt.0;
-        state.window.snd_wl1 = progress.snd_wl1.0;
-        state.window.snd_wnd = progress.snd_edge.since_or_zero(progress.snd_una);
-        state.window.max_window = progress.max_window.max(state.window.snd_wnd);
-        state.window.rcv_wup = progress.rcv_acked.0;
-        state.window.rcv_wnd = progress.rcv_edge.since_or_zero(progress.rcv_acked);
-        state
     }
 }
 

@@ -37,6 +37,12 @@ pub enum Cause {
         /// Bytes of the ring.
         ring: usize,
     },
+    /// The kernel has more bytes to send than a record holds.
+    #[error("{queued} bytes are in the kernel's send queue")]
+    Queue {
+        /// Sent or not, and not acknowledged.
+        queued: usize,
+    },
     /// The device or its table fails.
     #[error("the device fails")]
     Device(#[from] sidestep_device::Error),

@@ -14,8 +14,17 @@ pub enum Error {
         source: io::Errno,
     },
     /// The broker has hung up.
-    #[error("the broker has ended; start it, and then the stack again")]
+    #[error("the broker has ended")]
     BrokerGone,
+    /// The keeper has ended.
+    #[error("the keeper has ended")]
+    KeeperGone(#[source] io::Errno),
+    /// The keeper wants the worker to end. Not an error.
+    #[error("the keeper ends the worker")]
+    Over,
+    /// No worker can be started.
+    #[error("cannot start the worker")]
+    Spawn(#[source] std::io::Error),
     /// The broker does not accept the stack.
     #[error("the broker speaks version {0} of the protocol; use the programs of one release")]
     Rejected(u64),
@@ -30,7 +39,7 @@ pub(crate) fn failed(doing: &'static str) -> impl Fn(io::Errno) -> Error {
 }
 
 /// The error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }

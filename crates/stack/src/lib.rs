@@ -11,16 +11,37 @@
 //! waits until the program uses rings in both directions, and takes the connection from the kernel ([`sidestep_repair`]). From
 //! then on the fast path ([`sidestep_tcp`]) carries it. Whatever the fast path does not know goes back to the kernel, on the
 //! same descriptor.
+//!
+//! # Two processes
+//!
+//! ```text
+//! keeper ── starts, and passes the device and the ledger to ──> worker <──> broker, programs, device
+//!    ^                                                            │
+//!    └────── sockets, links (custody) ── records (ledger) ────────┘
+//! ```
+//!
+//! The worker does all of the above, and may be killed at any instruction. The keeper only waits. It has the descriptors of the
+//! device, a copy of each connection's socket, and the memory in which the worker writes what it is about to do (`record.rs`).
+//! When the worker has ended it gives each connection back (`handover.rs`), and starts another worker.
 
 mod carried;
 mod cause;
 mod control;
+mod custody;
 pub mod error;
 mod frames;
 mod grace;
+mod handover;
+mod held;
+pub mod keeper;
+mod layout;
+pub mod ledger;
 mod link;
+mod mapping;
 mod memory;
+pub mod passing;
 mod program;
+mod record;
 mod stage;
 mod subject;
 mod timers;

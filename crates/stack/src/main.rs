@@ -1,35 +1,43 @@
 //! `sidestep-stack`: carries connections to other hosts in user space.
 
-use clap::Parser;
-use rustix::fd::OwnedFd;
+use clap::{Parser, ValueEnum};
+use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
-use sidestep_device::{Device, Options};
+use sidestep_device::{Device, Options, Parts};
 use sidestep_stack::error;
+use sidestep_stack::keeper::{self, Keeper, Signals, is_readable};
+use sidestep_stack::ledger::Ledger;
+use sidestep_stack::passing;
 use sidestep_stack::wait::Wait;
-use sidestep_stack::worker::Worker;
+use sidestep_stack::worker::{Given, Worker};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Carry connections of programs under `sidestep run` to other hosts in user space
 ///
 /// Established connections are taken from the kernel alive, and given back on the same descriptor when anything irregular
-/// happens. Needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+/// happens. Two processes: a worker does that, and a keeper gives its connections back if the worker is killed. SIGTERM gives all
+/// of them back; SIGHUP replaces the worker, whose program may be another release by then. Needs root, or CAP_NET_ADMIN,
+/// CAP_NET_RAW and CAP_BPF.
 #[derive(Parser)]
 #[command(name = "sidestep-stack", version)]
 struct Args {
     /// The device by which the packets of the connections leave
-    #[arg(long)]
-    device: String,
+    #[arg(long, required_unless_present = "worker")]
+    device: Option<String>,
     /// What the worker does while nothing is to be done
     #[arg(long, value_enum, default_value_t)]
     wait: Wait,
     /// Bytes of a ring, a power of two: at least the window that the kernel announces
     #[arg(long, default_value_t = 1 << 20)]
     ring_size: u32,
+    /// The most connections at a time
+    #[arg(long, default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    connections: u32,
     /// Address of the broker
     #[arg(long)]
     broker: Option<Address>,
@@ -39,6 +47,9 @@ struct Args {
     /// Say why connections are not taken, or given back
     #[arg(long)]
     verbose: bool,
+    /// The keeper starts its worker with this: a descriptor
+    #[arg(long, hide = true)]
+    worker: Option<RawFd>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -48,54 +59,134 @@ enum Error {
     #[error("cannot open the device")]
     Device(#[from] sidestep_device::Error),
     #[error(transparent)]
-    Worker(#[from] error::Error),
+    Stack(#[from] error::Error),
     #[error("--ready-file {path}: cannot make it")]
     Ready { path: PathBuf, source: std::io::Error },
     #[error("cannot handle signals")]
     Signals(#[from] std::io::Error),
+    #[error("the keeper has not passed its descriptors")]
+    NotPassed(#[source] std::io::Error),
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    let args = Args::parse();
+    let result = match args.worker {
+        Some(socket) => work(&args, socket),
+        None => keep(&args),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let sources = std::iter::successors(std::error::Error::source(&error), |error| error.source());
-            let text = sources.fold(error.to_string(), |text, source| format!("{text}: {source}"));
-            eprintln!("sidestep-stack: {text}");
+            eprintln!("sidestep-stack: {}", error::chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
+fn keep(args: &Args) -> Result<(), Error> {
+    let signals = Signals { ends: readable_after(&[SIGTERM, SIGINT])?, replaces: readable_after(&[SIGHUP])? };
+    let program = keeper::Worker { path: std::env::current_exe()?, arguments: args.of_worker() };
+    raise_descriptors();
+    let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
+    let first = joined(&address)?;
+    let device = Device::open(args.device.as_deref().unwrap_or_default(), &Options::default())?;
+    let mut keeper = Keeper::new(device, args.connections, signals, program)?;
+    let mut first = Some(first);
+    let mut waits_for_file = args.ready_file.as_ref();
+    keeper.run(
+        |ends| match first.take() {
+            Some(socket) => Ok(Some(socket)),
+            None => Ok(rejoined(&address, ends)),
+        },
+        || match waits_for_file.take() {
+            Some(path) => std::fs::write(path, "").map_err(|source| Error::Ready { path: path.clone(), source }),
+            None => Ok(()),
+        },
+    )
+}
+
+/// A socket that becomes readable after one of these signals.
+fn readable_after(signals: &[i32]) -> std::io::Result<UnixStream> {
+    let (socket, writing) = UnixStream::pair()?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, writing.try_clone()?)?;
+    }
+    Ok(socket)
+}
+
+impl Args {
+    /// The arguments that the worker needs, too.
+    fn of_worker(&self) -> Vec<String> {
+        let wait = self.wait.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        let mut arguments = vec!["--wait".into(), wait, "--ring-size".into(), self.ring_size.to_string()];
+        arguments.extend(self.verbose.then(|| "--verbose".into()));
+        arguments
+    }
+}
+
+/// A connection takes a descriptor in each of the two processes.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // What fails here leaves fewer connections.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 /// Connects to the broker, which may be about to start.
-fn joined(address: &Address) -> Result<Operator, ClientError> {
+fn joined(address: &Address) -> Result<OwnedFd, ClientError> {
     let end = Instant::now() + PATIENCE;
     loop {
         match Operator::connect(address) {
             Err(ClientError::NotRunning(_) | ClientError::NoOperator { .. }) if Instant::now() < end => {
                 std::thread::sleep(PAUSE);
             }
-            connected => return connected,
+            connected => return connected.map(Operator::into_socket),
+        }
+    }
+}
+
+/// Connects again to the broker, which may have ended, for as long as it takes. None: this process is to end.
+fn rejoined(address: &Address, ends: &UnixStream) -> Option<OwnedFd> {
+    let mut has_said = false;
+    loop {
+        match Operator::connect(address) {
+            Ok(operator) => return Some(operator.into_socket()),
+            Err(error) if !has_said => {
+                eprintln!("sidestep-stack: waits for the broker: {}", error::chain(&error));
+                has_said = true;
+            }
+            Err(_) => {}
+        }
+        if is_readable(ends, SECOND) {
+            return None;
         }
     }
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
+const SECOND: Duration = Duration::from_secs(1);
 
-fn run(args: &Args) -> Result<(), Error> {
-    let ends = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, ends.clone())?;
+fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
+    // The keeper says when the worker is to end. A terminal sends these to both.
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Default::default())?;
     }
-    let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
-    let broker: OwnedFd = joined(&address)?.into_socket();
-    let device = Device::open(&args.device, &Options::default())?;
-    let mut worker = Worker::new(device, broker, args.ring_size, args.wait, args.verbose)?;
-    if let Some(path) = &args.ready_file {
-        std::fs::write(path, "").map_err(|source| Error::Ready { path: path.clone(), source })?;
+    // SAFETY: the keeper has opened it for this process, and nothing else here knows it.
+    let keeper = unsafe { OwnedFd::from_raw_fd(socket) };
+    let passed = |error: rustix::io::Errno| Error::NotPassed(error.into());
+    rustix::io::fcntl_setfd(&keeper, rustix::io::FdFlags::CLOEXEC).map_err(passed)?;
+    let mut descriptors = passing::receive(rustix::fd::AsFd::as_fd(&keeper)).map_err(passed)?;
+    if descriptors.len() < 2 {
+        return Err(passed(rustix::io::Errno::INVAL));
     }
-    let totals = worker.run(&ends)?;
+    let device = descriptors.split_off(2);
+    let [broker, ledger] = descriptors.try_into().map_err(|_| passed(rustix::io::Errno::INVAL))?;
+    let device = Device::from_parts(Parts::from_descriptors(device)?)?;
+    let ledger = Ledger::open(ledger).map_err(passed)?;
+    let given = Given { device, broker, ledger, keeper };
+    let mut worker = Worker::new(given, args.ring_size, args.wait, args.verbose)?;
+    let totals = worker.run()?;
     println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
     Ok(())
 }

@@ -1,17 +1,15 @@
 //! The memory of a link, mapped.
 
-use rustix::fd::{AsFd, OwnedFd};
+use crate::mapping::Mapping;
+use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::io::{self, Errno};
-use rustix::mm::{MapFlags, ProtFlags};
 use sidestep_abi::link::{Header, SideArea, Slot, link_size, ring_at, side_at, slot_at};
 use sidestep_ring::{Data, header};
-use std::ptr::NonNull;
 
 /// A mapping of a link's file, which nobody can resize. The program may write any of its words at any time.
 pub struct Memory {
-    at: NonNull<u8>,
-    len: usize,
+    mapping: Mapping,
     ring_size: usize,
 }
 
@@ -32,12 +30,9 @@ impl Memory {
         if !rustix::fs::fcntl_get_seals(file)?.contains(sealed) || (rustix::fs::fstat(file)?.st_size as usize) < len {
             return Err(Errno::INVAL);
         }
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs no memory of ours.
-        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, flags, file.as_fd(), 0) }?;
-        let memory = NonNull::new(at.cast::<u8>()).map(|at| Memory { at, len, ring_size }).ok_or(Errno::NOMEM)?;
+        let memory = Memory { mapping: Mapping::new(file, len)?, ring_size };
         // SAFETY: a header consists of atomics and padding.
-        if header::fits(unsafe { memory.at::<Header>(0) }) { Ok(memory) } else { Err(Errno::PROTO) }
+        if header::fits(unsafe { memory.mapping.at::<Header>(0) }) { Ok(memory) } else { Err(Errno::PROTO) }
     }
 
     /// Bytes of a ring.
@@ -48,38 +43,20 @@ impl Memory {
     /// The words of a side.
     pub fn side(&self, side: usize) -> &SideArea {
         // SAFETY: it consists of atomics and padding.
-        unsafe { self.at(side_at(side)) }
+        unsafe { self.mapping.at(side_at(side)) }
     }
 
     /// The words of a connection.
     pub fn slot(&self, slot: usize) -> &Slot {
         // SAFETY: it consists of atomics and padding.
-        unsafe { self.at(slot_at(slot)) }
+        unsafe { self.mapping.at(slot_at(slot)) }
     }
 
     /// The bytes of the ring that `side` writes. The caller uses them only while this mapping lives.
     pub fn ring(&self, slot: usize, side: usize) -> Data {
-        let at = ring_at(self.ring_size, slot, side);
-        assert!(at + self.ring_size <= self.len);
-        // SAFETY: inside of the mapping, as just checked, and the caller keeps it.
-        unsafe { Data::new(self.at.add(at).as_ptr(), self.ring_size) }
-    }
-
-    /// The `T` at `offset`.
-    ///
-    /// # Safety
-    /// `T` must consist of atomics and padding only, so that any bytes are a `T` and other processes may write.
-    unsafe fn at<T>(&self, offset: usize) -> &T {
-        assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: in bounds and aligned, as just checked; it lives as long as `self`; the caller vouches for `T`.
-        unsafe { self.at.add(offset).cast::<T>().as_ref() }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping of `map`; every reference into it borrows `self`, and `ring` says who keeps it.
-        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
+        let at = self.mapping.bytes(ring_at(self.ring_size, slot, side), self.ring_size);
+        // SAFETY: so many bytes of the mapping, and the caller keeps it.
+        unsafe { Data::new(at, self.ring_size) }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::link::Link;
 use crate::memory;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use sidestep_conn::{Advance, PeerViolation, Read, Rx, Tx, Write};
+use sidestep_ring::input::distance;
 use sidestep_ring::{slot, space};
 use sidestep_sys::tcp::{self, Consumed};
 use std::rc::Rc;
@@ -29,6 +30,22 @@ impl Program {
     pub fn new(link: Rc<Link>, slot: usize) -> Program {
         link.listen(slot);
         Program { link, slot, rx: Rx::default(), tx: Tx::default(), parked: 0 }
+    }
+
+    /// A program whose worker was killed while the kernel carried the connection.
+    pub fn left(link: Rc<Link>, slot: usize) -> Program {
+        let (incoming, outgoing) = (link.incoming(slot), link.outgoing(slot));
+        let (rx, tx) = (Rx::found(incoming, 0), Tx::found(outgoing, outgoing.tail(), false));
+        let parked = slot::parked(link.slot(slot));
+        Program { rx, tx, parked, slot, link }
+    }
+
+    /// A program whose worker was killed while the stack carried the connection: when it had released the program's bytes before
+    /// the position `released`, or was about to, and had published those before `published`, or was about to.
+    pub fn found(link: Rc<Link>, slot: usize, released: u64, published: u64) -> Program {
+        let (rx, tx) = (Rx::found(link.incoming(slot), released), Tx::found(link.outgoing(slot), published, true));
+        let parked = slot::parked(link.slot(slot));
+        Program { rx, tx, parked, slot, link }
     }
 
     /// Whether the program reads rings.
@@ -99,8 +116,14 @@ impl Program {
         memory::get(self.link.incoming_data(self.slot), at, len.min(self.ring_size()), to);
     }
 
-    /// The first `n` of these bytes are not needed any more.
-    pub fn release(&mut self, n: usize) -> Result<(), Cause> {
+    /// Appends `len` bytes of the program to `to`, from this position on. The ring holds them.
+    pub fn copy_from(&self, position: u64, len: u64, to: &mut Vec<u8>) {
+        let at = distance(self.link.incoming(self.slot).writer, position);
+        memory::get(self.link.incoming_data(self.slot), at, (len as usize).min(self.ring_size()), to);
+    }
+
+    /// The first `n` of the program's bytes are not needed any more. Returns the position of the first one that is.
+    pub fn release(&mut self, n: usize) -> Result<u64, Cause> {
         let half = self.link.incoming(self.slot);
         if self.rx.took_ring(half, n)? == Advance::Frozen {
             return Err(Cause::Left);
@@ -109,7 +132,7 @@ impl Program {
         if space::grant(half.writer, left, half.size) {
             self.link.notify(self.slot);
         }
-        Ok(())
+        Ok(self.rx.pos())
     }
 
     /// Number of bytes to the program that it has not read.
@@ -123,25 +146,16 @@ impl Program {
         memory::put(self.link.outgoing_data(self.slot), self.tx.at() + u64::from(distance), bytes);
     }
 
-    /// The program can read `n` more bytes.
-    pub fn publish(&mut self, n: usize) -> Result<(), Cause> {
+    /// The program can read `n` more bytes. Returns the position after them.
+    pub fn publish(&mut self, n: usize) -> Result<u64, Cause> {
         self.tx.put_ring(self.link.outgoing(self.slot), n)?;
         self.link.notify(self.slot);
-        if self.tx.in_ring() { Ok(()) } else { Err(Cause::Left) }
+        if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::Left) }
     }
 
-    /// Takes the bytes that the program has written: the kernel gets them. What it writes from now on it sends by kernel itself,
-    /// after [`Program::hand_over`]. One look only: a program that writes on and on must not keep the worker here.
-    pub fn take_all(&mut self, to: &mut Vec<u8>) -> Result<(), Cause> {
-        self.link.incoming(self.slot).withdraw_readiness();
-        if let Ok(n) = self.waiting() {
-            self.copy(0, n, to);
-            self.release(n)?;
-        }
-        let half = self.link.incoming(self.slot);
-        self.rx.freeze(half)?;
-        half.hint_freeze();
-        Ok(())
+    /// The positions of both directions: of the program's first byte that is not released, and after the last one that it can read.
+    pub fn positions(&self) -> (u64, u64) {
+        (self.rx.pos(), self.tx.pos())
     }
 
     /// The bytes that the program no longer reads in the ring: the kernel gets them.
@@ -154,8 +168,10 @@ impl Program {
         Ok(bytes)
     }
 
-    /// The kernel carries the connection again. `unread`: number of bytes of [`Program::left_unread`] that it has got.
-    pub fn hand_over(&mut self, unread: usize) -> Result<(), Cause> {
+    /// The kernel carries the connection again. It has got the program's bytes before the position `end`, and `unread` bytes of
+    /// [`Program::left_unread`].
+    pub fn hand_over(&mut self, end: u64, unread: usize) -> Result<(), Cause> {
+        let left = self.leave_at(end);
         let half = self.link.outgoing(self.slot);
         if unread > 0 {
             self.tx.sent_unread(half, unread);
@@ -163,7 +179,20 @@ impl Program {
         let ended = self.tx.end_without_copies(half);
         self.set_parked(false);
         self.link.notify(self.slot);
+        left?;
         Ok(ended?)
+    }
+
+    /// Leaves the program's ring at this position. What the program writes from now on it sends by kernel itself.
+    fn leave_at(&mut self, end: u64) -> Result<(), Cause> {
+        let half = self.link.incoming(self.slot);
+        half.withdraw_readiness();
+        let left = end.saturating_sub(self.rx.pos());
+        let released = if self.rx.in_ring() { self.rx.took_ring(half, left as usize) } else { Ok(Advance::Done) };
+        self.rx.freeze(half)?;
+        half.hint_freeze();
+        released?;
+        Ok(())
     }
 
     /// The stack does not take the connection: no stretch begins any more, and those that have begun end.

@@ -13,7 +13,6 @@
 //!                Event (waits while the main thread has 256 to look at)
 //! ```
 
-mod closing;
 pub mod loan;
 pub mod mailbox;
 pub mod message;

@@ -1,8 +1,8 @@
 //! Offered sockets. A receiver holds each one until the main thread has decided about it: a pair is proved with one socket in
 //! hand and the other one found alive.
 
-use super::closing::Closing;
 use super::message::{Claim, Event, InHand, Liveness, Offered};
+use crate::closing::Closing;
 use crate::counted::Counted;
 use crate::matching::Ticket;
 use crate::netns::{Namespace, Namespaces, NoNamespace};

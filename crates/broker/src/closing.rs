@@ -1,8 +1,8 @@
-//! Closing sockets that linger.
+//! Closing other processes' sockets that linger.
 //!
-//! If a program has closed its socket while the broker holds it, the broker's close is the last one. It takes as long as the
-//! program's own would have taken (SO_LINGER). That is no attack, and must not delay other members of the domain. So a second
-//! thread of the domain closes such sockets, one after the other.
+//! If a program has closed its socket while this process holds it, the close of this process is the last one. It takes as long as
+//! the program's own would have taken (SO_LINGER). That is no attack, and must not delay others. So a second thread closes such
+//! sockets, one after the other.
 
 use crate::raw::sock;
 use rustix::fd::AsFd;
@@ -17,11 +17,19 @@ pub struct Closing {
 /// Small: the thread only closes.
 const STACK: usize = 64 * 1024;
 
+impl Default for Closing {
+    fn default() -> Closing {
+        Closing::new()
+    }
+}
+
 impl Closing {
+    /// The thread starts with the first socket that lingers.
     pub fn new() -> Closing {
         Closing { thread: None }
     }
 
+    /// Closes a socket, now or soon.
     pub fn close(&mut self, socket: impl AsFd + Send + 'static) {
         if sock::linger_seconds(socket.as_fd()).unwrap_or(0) == 0 {
             return;

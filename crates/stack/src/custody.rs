@@ -1,0 +1,67 @@
+//! What the worker hands to the keeper, so that the keeper can give connections back if the worker is killed. Messages of the
+//! broker's protocol, with the same meaning; a connection's number is that of its record.
+//!
+//! | message | with it | meaning |
+//! |---|---|---|
+//! | `Link`, `PeerDoorbell` | memory, eventfd | as the broker has sent it |
+//! | `Unlink` | | as the broker has sent it |
+//! | `Slot` | socket | the record `offer` is of this connection |
+//! | `Release` | | `offer`: the record is free |
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{self, Errno};
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::wire;
+
+/// The worker's end of the socket to the keeper.
+pub struct Custody {
+    socket: OwnedFd,
+}
+
+impl Custody {
+    pub fn new(socket: OwnedFd) -> Custody {
+        Custody { socket }
+    }
+
+    /// The keeper gets the message before the worker relies on what it says: if the worker is killed, the keeper first reads all
+    /// that was sent.
+    ///
+    /// # Errors
+    ///
+    /// EPIPE: the keeper has ended.
+    pub fn tell(&self, msg: &Msg, descriptor: Option<BorrowedFd>) -> io::Result<()> {
+        loop {
+            match wire::send(self.socket.as_fd(), msg, descriptor) {
+                // The keeper reads at once.
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => {
+                    poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], None).map(drop)?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The keeper holds the socket of this record.
+    pub fn hold(&self, record: u32, (link, side, slot): (u32, u32, u32), socket: BorrowedFd) -> io::Result<()> {
+        let msg = Msg { link, side, slot, offer: record.into(), ..Msg::new(Kind::Slot) };
+        self.tell(&msg, Some(socket))
+    }
+
+    /// The keeper closes it.
+    pub fn drop_socket(&self, record: u32) -> io::Result<()> {
+        self.tell(&Msg { offer: record.into(), ..Msg::new(Kind::Release) }, None)
+    }
+
+    /// Readable when the keeper has ended, or wants the worker to end.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether the worker is to end.
+    pub fn is_over(&self) -> bool {
+        let mut end = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP)];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut end, Some(&now)).is_ok_and(|n| n > 0)
+    }
+}

@@ -1,0 +1,141 @@
+//! Gives a connection back to the kernel, and the ring back to the program: the worker's last act with it, or the keeper's in its
+//! place, from wherever the worker was killed.
+
+use crate::link::Link;
+use crate::program::Program;
+use crate::record::{Given, Kept, Record, Stage};
+use rustix::fd::{AsFd, BorrowedFd};
+use sidestep_repair::{CallError, GiveBackError, Queues, State};
+use sidestep_tcp::{Progress, Seq};
+use std::rc::Rc;
+
+/// A connection that the stack has carried.
+pub struct Handover<'a> {
+    pub program: Program,
+    pub record: &'a Record,
+    pub kept: Kept,
+    pub progress: Progress,
+    /// Bytes of the kernel's own queue that are not acknowledged. They come before those of the ring.
+    pub queued: Vec<u8>,
+}
+
+/// Why a connection could not be restored as the worker had left it.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The kernel refuses.
+    #[error("the connection is lost")]
+    GiveBack(#[from] GiveBackError),
+    /// The kernel refuses.
+    #[error("the connection stays parked")]
+    Undo(#[from] CallError),
+    /// The ledger is damaged.
+    #[error("the record of the connection is damaged")]
+    Damaged,
+}
+
+/// Does what a worker that was killed had still to do for a connection. The kernel carries it afterwards.
+pub fn restore(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd) -> Result<(), RestoreError> {
+    match record.stage() {
+        Stage::Free => return Ok(()),
+        Stage::Assigned => Program::left(link, slot).give_up(),
+        Stage::Taking => {
+            sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
+            Program::left(link, slot).give_up();
+        }
+        Stage::Carried | Stage::Returning => Handover::found(record, link, slot)?.run(socket)?,
+    }
+    record.free();
+    Ok(())
+}
+
+impl Handover<'_> {
+    fn found(record: &Record, link: Rc<Link>, slot: usize) -> Result<Handover<'_>, RestoreError> {
+        let (kept, progress) = (record.kept().ok_or(RestoreError::Damaged)?, record.progress());
+        let Kept { from_program, to_program, queued, .. } = kept;
+        // The worker may have been killed before it told the program.
+        let released = from_program.position_of(progress.snd_una, record.released());
+        let published = to_program.position_of(progress.rcv_nxt, record.published());
+        let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
+        let program = Program::found(link, slot, released, published);
+        Ok(Handover { program, record, kept, progress, queued: record.queue(queued, left) })
+    }
+
+    /// The kernel and the program go on.
+    pub fn run(mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+        // The worker was killed when the kernel had the connection already.
+        let is_live =
+            self.record.stage() == Stage::Returning && sidestep_repair::is_parked(socket).is_ok_and(|parked| !parked);
+        let start = self.start();
+        let (given, unread) = if is_live { (self.record.given(), Vec::new()) } else { self.look() };
+        self.program.copy_from(start, given.from_program, &mut self.queued);
+        let state = self.state();
+        let queues = Queues::new(&unread, &self.queued);
+        let outcome = if is_live {
+            sidestep_repair::finish(socket, &state, &queues)
+        } else {
+            self.record.begin_returning(given);
+            give_back(socket, &state, &queues)
+        };
+        let outcome = match outcome {
+            Err(GiveBackError::Live { unqueued, source }) => {
+                send_rest(socket, &self.queued[self.queued.len() - unqueued..])
+                    .map_err(|unqueued| GiveBackError::Live { unqueued, source })
+            }
+            other => other,
+        };
+        // A program that violates the protocol gets what is consistent.
+        let _ = self.program.hand_over(start.saturating_add(given.from_program), given.unread as usize);
+        outcome
+    }
+
+    /// Position of the program's first byte that is not acknowledged.
+    fn start(&self) -> u64 {
+        self.kept.from_program.position_of(self.progress.snd_una, self.record.released())
+    }
+
+    /// What the kernel is to get. One look only: a program that writes on and on must not keep this process here. What it writes
+    /// from now on it sends by kernel itself, after [`Program::hand_over`].
+    fn look(&mut self) -> (Given, Vec<u8>) {
+        let from_program = self.program.waiting().unwrap_or(0) as u64;
+        let unread = self.program.left_unread().unwrap_or_default();
+        (Given { from_program, unread: unread.len() as u64 }, unread)
+    }
+
+    fn state(&self) -> State {
+        let (mut state, progress) = (self.kept.state, &self.progress);
+        state.snd_una = progress.snd_una.0;
+        state.snd_nxt = progress.snd_nxt.0;
+        state.rcv_nxt = progress.rcv_nxt.0;
+        state.window.snd_wl1 = progress.snd_wl1.0;
+        state.window.snd_wnd = progress.snd_edge.since_or_zero(progress.snd_una);
+        state.window.max_window = progress.max_window.max(state.window.snd_wnd);
+        state.window.rcv_wup = progress.rcv_acked.0;
+        state.window.rcv_wnd = progress.rcv_edge.since_or_zero(progress.rcv_acked);
+        state
+    }
+}
+
+/// Tries twice. A connection that the kernel does not accept ends, as the program then finds: with ECONNABORTED.
+fn give_back(socket: BorrowedFd, state: &State, queues: &Queues) -> Result<(), GiveBackError> {
+    let outcome = match sidestep_repair::give_back(socket, state, queues) {
+        Err(GiveBackError::Parked(_) | GiveBackError::Detached(_)) => sidestep_repair::give_back(socket, state, queues),
+        other => other,
+    };
+    if let Err(GiveBackError::Parked(_) | GiveBackError::Detached(_) | GiveBackError::Impossible(_)) = outcome {
+        // If this fails, too, nothing is left to do.
+        let _ = sidestep_repair::abandon(socket);
+    }
+    outcome
+}
+
+/// Sends the last bytes, which did not fit into the send queue. The program's own follow them. Err: so many were not sent.
+fn send_rest(socket: BorrowedFd, mut bytes: &[u8]) -> Result<(), usize> {
+    while !bytes.is_empty() {
+        match rustix::io::write(socket.as_fd(), bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Err(bytes.len()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! What the keeper holds for the worker: sockets, links, and the memory of all connections.
+
+use crate::error::chain;
+use crate::handover::restore;
+use crate::ledger::Ledger;
+use crate::link::Link;
+use crate::record::{Ends, Record};
+use rustix::fd::{AsFd, OwnedFd};
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::closing::Closing;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// A connection that the worker has.
+struct Connection {
+    link: u32,
+    slot: usize,
+    socket: OwnedFd,
+}
+
+pub struct Held {
+    ledger: Rc<Ledger>,
+    links: HashMap<u32, Rc<Link>>,
+    connections: HashMap<u32, Connection>,
+    closing: Closing,
+}
+
+impl Held {
+    pub fn new(ledger: Rc<Ledger>) -> Held {
+        Held { ledger, links: HashMap::new(), connections: HashMap::new(), closing: Closing::new() }
+    }
+
+    /// Handles a message of the worker ([`crate::custody`]).
+    pub fn hear(&mut self, msg: &Msg, descriptor: Option<OwnedFd>) {
+        match (msg.kind(), descriptor) {
+            (Some(Kind::Link), Some(memory)) => {
+                // The worker could not map it either.
+                if let Ok(link) = Link::new(&memory, msg) {
+                    self.links.insert(msg.link, Rc::new(link));
+                }
+            }
+            (Some(Kind::PeerDoorbell), Some(eventfd)) => {
+                if let Some(link) = self.links.get(&msg.link) {
+                    link.set_bell(msg.place as usize, eventfd);
+                }
+            }
+            (Some(Kind::Unlink), None) => drop(self.links.remove(&msg.link)),
+            (Some(Kind::Slot), Some(socket)) if msg.offer < self.ledger.records().into() => {
+                let connection = Connection { link: msg.link, slot: msg.slot as usize, socket };
+                self.connections.insert(msg.offer as u32, connection);
+            }
+            (Some(Kind::Release), None) => {
+                if let Some(connection) = self.connections.remove(&(msg.offer as u32)) {
+                    self.closing.close(connection.socket);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The worker is gone: the kernel carries its connections from now on. Returns their addresses.
+    pub fn restore_all(&mut self) -> Vec<Ends> {
+        let mut restored = Vec::new();
+        for (number, Connection { link, slot, socket }) in self.connections.drain() {
+            let record = Record::new(self.ledger.clone(), number);
+            let ends = record.ends();
+            if let Some(link) = self.links.get(&link)
+                && let Err(error) = restore(&record, link.clone(), slot, socket.as_fd())
+            {
+                let whose = ends.map_or_else(|| "a connection".into(), |ends| ends.remote.to_string());
+                eprintln!("sidestep-stack: {whose}: {}", chain(&error));
+            }
+            record.free();
+            restored.extend(ends);
+            self.closing.close(socket);
+        }
+        self.links.clear();
+        restored
+    }
+}

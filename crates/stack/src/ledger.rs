@@ -1,0 +1,57 @@
+//! The records of all connections: a file in memory that worker and keeper share.
+
+use crate::layout::{SIZE, Words};
+use crate::mapping::Mapping;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io;
+
+/// The file, mapped.
+pub struct Ledger {
+    file: OwnedFd,
+    mapping: Mapping,
+    records: u32,
+}
+
+impl Ledger {
+    /// Makes the file, with so many free records. Only records in use take memory.
+    pub fn create(records: u32) -> io::Result<Ledger> {
+        let file = memfd_create("sidestep-ledger", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, u64::from(records) * SIZE as u64)?;
+        fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        Ledger::open(file)
+    }
+
+    /// Maps a file that [`Ledger::create`] has made.
+    pub fn open(file: OwnedFd) -> io::Result<Ledger> {
+        let records = rustix::fs::fstat(&file)?.st_size as usize / SIZE;
+        let mapping = Mapping::new(&file, records * SIZE)?;
+        Ok(Ledger { file, mapping, records: records as u32 })
+    }
+
+    /// How many there are.
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// The file, for another process.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    pub(crate) fn words(&self, record: u32) -> &Words {
+        // SAFETY: the words are atomics and padding.
+        unsafe { self.mapping.at(record as usize * SIZE) }
+    }
+
+    /// Copies bytes into a record. Only the process that has the record in its hands writes and reads plain bytes of it.
+    pub(crate) fn write(&self, record: u32, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= SIZE);
+        self.mapping.write(record as usize * SIZE + at, bytes);
+    }
+
+    pub(crate) fn read(&self, record: u32, at: usize, len: usize) -> Vec<u8> {
+        assert!(at + len <= SIZE);
+        self.mapping.read(record as usize * SIZE + at, len)
+    }
+}

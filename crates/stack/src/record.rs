@@ -1,0 +1,279 @@
+//! What is known of a connection in memory that outlives the worker. The keeper gives the connection back by it.
+//!
+//! The worker stores each part before it relies on it: the parts of a stage before the stage, and the stage before it does what the
+//! stage permits. So the keeper finds, whenever the worker is killed, what has been done at most.
+
+use crate::layout::{ENDS, KEPT, QUEUE, SAVED, Words, room};
+use crate::ledger::Ledger;
+use serde::{Deserialize, Serialize};
+use sidestep_repair::{Saved, State};
+use sidestep_tcp::{Progress, Seq};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// How far the worker has come with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stage {
+    /// There is none.
+    Free,
+    /// The kernel carries it: [`Ends`].
+    Assigned,
+    /// It is being taken, and nobody has carried it yet: [`Saved`].
+    Taking,
+    /// The stack carries it: [`Kept`], and the bytes of the kernel's queue.
+    Carried,
+    /// It is being given back: [`Given`].
+    Returning,
+}
+
+const STAGES: [Stage; 5] = [Stage::Free, Stage::Assigned, Stage::Taking, Stage::Carried, Stage::Returning];
+
+/// The addresses of a connection, as its socket tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ends {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+/// A position of a byte stream beside its sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    pub position: u64,
+    pub seq: u32,
+}
+
+impl Origin {
+    /// The position that belongs to `seq`, which lies at `near` or less than 2^31 bytes after it; before the origin: `near`.
+    pub fn position_of(&self, seq: Seq, near: u64) -> u64 {
+        let seq_of_near = self.seq.wrapping_add(near.wrapping_sub(self.position) as u32);
+        near.wrapping_add(u64::from(seq.since_or_zero(Seq(seq_of_near))))
+    }
+}
+
+/// What a connection was when the stack began to carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    pub state: State,
+    /// Where the program's own bytes begin, behind those of the kernel's send queue.
+    pub from_program: Origin,
+    /// The first byte that the stack receives.
+    pub to_program: Origin,
+    /// Bytes of the kernel's send queue.
+    pub queued: u32,
+}
+
+/// What the kernel is given, besides the bytes of its own queue that are still unacknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Bytes of the program's ring, from the first unacknowledged one on.
+    pub from_program: u64,
+    /// Bytes that the program no longer reads in the ring.
+    pub unread: u64,
+}
+
+/// The record of one connection.
+pub struct Record {
+    ledger: Rc<Ledger>,
+    pub number: u32,
+}
+
+impl Record {
+    /// The record of this number, which the ledger has.
+    pub fn new(ledger: Rc<Ledger>, number: u32) -> Record {
+        Record { ledger, number }
+    }
+
+    fn words(&self) -> &Words {
+        self.ledger.words(self.number)
+    }
+
+    pub fn stage(&self) -> Stage {
+        STAGES.get(self.words().stage.load(Acquire) as usize).copied().unwrap_or(Stage::Free)
+    }
+
+    fn enter(&self, stage: Stage) {
+        self.words().stage.store(stage as u32, Release);
+    }
+
+    /// A connection begins. The keeper has its socket.
+    pub fn assign(&self, ends: &Ends) {
+        self.write(ENDS, ends);
+        self.enter(Stage::Assigned);
+    }
+
+    /// It is being taken.
+    pub fn begin_taking(&self, saved: &Saved) {
+        self.write(SAVED, saved);
+        self.enter(Stage::Taking);
+    }
+
+    /// From now on the stack carries it. `queue`: the bytes of the kernel's send queue, at most [`QUEUE_ROOM`].
+    pub fn carry(&self, kept: &Kept, progress: &Progress, queue: &[u8]) {
+        self.write(KEPT, kept);
+        self.ledger.write(self.number, QUEUE, queue);
+        self.publish(progress);
+        self.set_released(kept.from_program.position);
+        self.set_published(kept.to_program.position);
+        self.enter(Stage::Carried);
+    }
+
+    /// How far the connection has come.
+    pub fn publish(&self, progress: &Progress) {
+        for (word, value) in self.words().progress.iter().zip(progress.words()) {
+            word.store(value, Release);
+        }
+    }
+
+    pub fn set_released(&self, position: u64) {
+        self.words().released.store(position, Relaxed);
+    }
+
+    pub fn set_published(&self, position: u64) {
+        self.words().published.store(position, Relaxed);
+    }
+
+    /// It is being given back.
+    pub fn begin_returning(&self, given: Given) {
+        let [from_program, unread] = &self.words().given;
+        from_program.store(given.from_program, Relaxed);
+        unread.store(given.unread, Relaxed);
+        self.enter(Stage::Returning);
+    }
+
+    /// The stack has nothing to do with the connection any more.
+    pub fn free(&self) {
+        self.enter(Stage::Free);
+    }
+
+    // --- for the keeper --------------------------------------------------------------------------------------------------------
+
+    pub fn ends(&self) -> Option<Ends> {
+        self.read(ENDS)
+    }
+
+    pub fn saved(&self) -> Option<Saved> {
+        self.read(SAVED)
+    }
+
+    pub fn kept(&self) -> Option<Kept> {
+        self.read(KEPT)
+    }
+
+    pub fn progress(&self) -> Progress {
+        Progress::from_words(std::array::from_fn(|n| self.words().progress[n].load(Acquire)))
+    }
+
+    pub fn released(&self) -> u64 {
+        self.words().released.load(Relaxed)
+    }
+
+    pub fn published(&self) -> u64 {
+        self.words().published.load(Relaxed)
+    }
+
+    pub fn given(&self) -> Given {
+        let [from_program, unread] = self.words().given.each_ref().map(|word| word.load(Relaxed));
+        Given { from_program, unread }
+    }
+
+    /// The last `len` bytes of the kernel's queue of `queued` bytes.
+    pub fn queue(&self, queued: u32, len: u32) -> Vec<u8> {
+        let (queued, len) = (queued as usize, len.min(queued) as usize);
+        self.ledger.read(self.number, QUEUE + queued - len, len)
+    }
+
+    /// A part is its length and its text.
+    fn write(&self, at: usize, part: &impl Serialize) {
+        let text = serde_json::to_vec(part).expect("numbers and addresses have a text");
+        assert!(text.len() + 4 <= room(at), "the text of a part of a record is at most as long as its room");
+        self.ledger.write(self.number, at + 4, &text);
+        self.ledger.write(self.number, at, &(text.len() as u32).to_ne_bytes());
+    }
+
+    fn read<T: for<'a> Deserialize<'a>>(&self, at: usize) -> Option<T> {
+        let len = u32::from_ne_bytes(self.ledger.read(self.number, at, 4).try_into().ok()?) as usize;
+        if len + 4 > room(at) {
+            return None;
+        }
+        serde_json::from_slice(&self.ledger.read(self.number, at + 4, len)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_repair::{Keepalive, Scales, TimestampClock, Window};
+
+    fn ends() -> Ends {
+        let longest = "[1111:2222:3333:4444:5555:6666:7777:8888]:65535";
+        Ends { local: longest.parse().expect("an address"), remote: longest.parse().expect("an address") }
+    }
+
+    /// All numbers as long as they can be.
+    fn kept() -> Kept {
+        let most = u32::MAX;
+        let keepalive = Some(Keepalive { idle: most, interval: most, count: most });
+        let saved = Saved {
+            reuse_address: false,
+            keepalive,
+            window_clamp: most,
+            rto_min_us: Some(most),
+            delack_max_us: Some(most),
+        };
+        let window = Window { snd_wl1: most, snd_wnd: most, max_window: most, rcv_wnd: most, rcv_wup: most };
+        let state = State {
+            local: ends().local,
+            remote: ends().remote,
+            snd_una: most,
+            snd_nxt: most,
+            rcv_nxt: most,
+            window,
+            mss: most,
+            scales: Some(Scales { send: 255, receive: 255 }),
+            sack: false,
+            timestamps: Some(TimestampClock { offset: most }),
+            saved,
+        };
+        let origin = Origin { position: u64::MAX, seq: most };
+        Kept { state, from_program: origin, to_program: origin, queued: 3 }
+    }
+
+    #[test]
+    fn the_keeper_reads_what_the_worker_wrote() {
+        let ledger = Ledger::create(3).expect("a ledger");
+        let again = Ledger::open(rustix::io::dup(ledger.file()).expect("dup")).expect("the same ledger");
+        let (written, read) = (Record::new(Rc::new(ledger), 1), Record::new(Rc::new(again), 1));
+        assert_eq!((read.stage(), read.ends()), (Stage::Free, None));
+
+        written.assign(&ends());
+        assert_eq!((read.stage(), read.ends()), (Stage::Assigned, Some(ends())));
+
+        let kept = kept();
+        written.begin_taking(&kept.state.saved);
+        assert_eq!((read.stage(), read.saved()), (Stage::Taking, Some(kept.state.saved)));
+
+        let progress = Progress::from_words(std::array::from_fn(|n| n as u64));
+        written.carry(&kept, &progress, b"abc");
+        assert_eq!((read.stage(), read.kept(), read.progress()), (Stage::Carried, Some(kept), progress));
+        assert_eq!((read.queue(3, 2), read.queue(3, 9)), (b"bc".to_vec(), b"abc".to_vec()));
+
+        let given = Given { from_program: 5, unread: 6 };
+        written.begin_returning(given);
+        assert_eq!((read.stage(), read.given()), (Stage::Returning, given));
+        written.free();
+        assert_eq!(read.stage(), Stage::Free);
+    }
+
+    #[test]
+    fn a_position_follows_its_sequence_number_over_every_wrap() {
+        let origin = Origin { position: 1000, seq: u32::MAX - 10 };
+        assert_eq!(origin.position_of(Seq(u32::MAX - 10), 1000), 1000);
+        assert_eq!(origin.position_of(Seq(4), 1000), 1015);
+        assert_eq!(origin.position_of(Seq(u32::MAX - 20), 1000), 1000, "before the origin are the kernel's own bytes");
+        let far = 1000 + (7 << 32) + 40;
+        assert_eq!(origin.position_of(Seq(29 + 5), far), far + 5);
+        assert_eq!(origin.position_of(Seq(29), far), far);
+    }
+}

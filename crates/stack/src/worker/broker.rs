@@ -1,0 +1,102 @@
+//! What the broker tells the worker: connections that may be taken, and the programs' links.
+
+use super::Worker;
+use crate::cause::Cause;
+use crate::error::{Error, chain};
+use crate::link::Link;
+use crate::program::Program;
+use crate::record::{Ends, Record};
+use crate::stage::{Conn, Stage};
+use crate::subject::Subject;
+use rustix::fd::{AsFd, OwnedFd};
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::wire::Incoming;
+use sidestep_tcp::Tuple;
+use std::rc::Rc;
+
+impl Worker {
+    pub(super) fn hear_broker(&mut self) -> Result<bool, Error> {
+        let mut has_heard = false;
+        loop {
+            match self.control.receive() {
+                Incoming::Empty => return Ok(has_heard),
+                Incoming::End => return Err(Error::BrokerGone),
+                Incoming::Garbage { .. } => {}
+                Incoming::Record(record) => self.hear(&record.msg, record.fd)?,
+            }
+            has_heard = true;
+        }
+    }
+
+    fn hear(&mut self, msg: &Msg, fd: Option<OwnedFd>) -> Result<(), Error> {
+        match (msg.kind(), fd) {
+            (Some(Kind::Reject), _) => return Err(Error::Rejected(msg.arg)),
+            (Some(Kind::Foreign), Some(socket)) => self.shown(msg.arg, socket),
+            (Some(Kind::Link), Some(memory)) => match Link::new(&memory, msg) {
+                Ok(link) => {
+                    self.custody.tell(msg, Some(memory.as_fd())).map_err(Error::KeeperGone)?;
+                    self.links.insert(msg.link, Rc::new(link));
+                }
+                Err(error) => self.say(&format!("cannot map a link: {error}")),
+            },
+            (Some(Kind::PeerDoorbell), Some(eventfd)) => {
+                self.custody.tell(msg, Some(eventfd.as_fd())).map_err(Error::KeeperGone)?;
+                if let Some(link) = self.links.get(&msg.link) {
+                    link.set_bell(msg.place as usize, eventfd);
+                }
+            }
+            (Some(Kind::Slot), None) => self.assigned(msg)?,
+            (Some(Kind::Refused), None) => drop(self.wanted.remove(&msg.offer)),
+            (Some(Kind::Unlink), None) => {
+                self.unlinked(msg.link);
+                self.custody.tell(msg, None).map_err(Error::KeeperGone)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn shown(&mut self, number: u64, socket: OwnedFd) {
+        let examined = Subject::examine(socket, self.device.index());
+        let declined = match examined {
+            Ok(subject) => {
+                self.wanted.insert(number, subject);
+                None
+            }
+            Err(why) => {
+                self.totals.declined += 1;
+                self.say(&format!("not taken: {}", chain(&why)));
+                Some(Reason::PeerAbsent)
+            }
+        };
+        self.control.answer(number, declined);
+    }
+
+    fn assigned(&mut self, msg: &Msg) -> Result<(), Error> {
+        let (place, slot) = ((msg.link, msg.side, msg.slot), msg.slot as usize);
+        let (subject, link) = (self.wanted.remove(&msg.offer), self.links.get(&msg.link).cloned());
+        let (Some(subject), Some(link), Some(number)) = (subject, link, self.free.pop()) else {
+            self.control.release(place);
+            return Ok(());
+        };
+        self.custody.hold(number, place, subject.socket.as_fd()).map_err(Error::KeeperGone)?;
+        let record = Record::new(self.ledger.clone(), number);
+        record.assign(&Ends { local: subject.local, remote: subject.remote });
+        let id = self.next;
+        self.next += 1;
+        self.by_tuple.insert(Tuple::new(subject.local, subject.remote), id);
+        self.by_slot.insert((msg.link, slot), id);
+        let stage = Stage::Assigned(Program::new(link, slot), record);
+        self.conns.insert(id, Conn { subject, place, number, stage, held: Vec::new() });
+        self.due.insert(id);
+        Ok(())
+    }
+
+    /// The program has ended, and the broker gives its link up.
+    fn unlinked(&mut self, link: u32) {
+        let gone: Vec<u64> = self.by_slot.iter().filter(|((of, _), _)| *of == link).map(|(_, id)| *id).collect();
+        gone.into_iter().for_each(|id| self.end(id, &Cause::Left, None));
+        self.links.remove(&link);
+    }
+}
