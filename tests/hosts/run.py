@@ -55,6 +55,13 @@ class Host:
         until(lambda: subprocess.run(self.around([self.bed.programs_in / "sidestep", "status"]),
                                      capture_output=True).returncode == 0, "the broker to answer", 10, broker.must_run)
 
+    def command(self, *words):
+        """Runs a command of `sidestep`."""
+        done = subprocess.run(self.around([self.bed.programs_in / "sidestep", *words]), capture_output=True, text=True,
+                              env=self.bed.env)
+        if done.returncode:
+            raise Failure(f"sidestep {' '.join(words)}: {done.stderr}")
+
     def start_stack(self, *options):
         ready = self.bed.directory / f"{self.name}.ready"
         ready.unlink(missing_ok=True)
@@ -213,6 +220,24 @@ def stacks_that_come_and_go(hosts, seed):
     exchanged(hosts, "--connections", "16", "--rounds", "1500", "--pause", "2", "--seed", seed, meanwhile=in_turns)
     if sum(number for number, _ in taken) < 12 or any(number != returned for number, returned in taken):
         raise Failure(f"taken and given back: {taken}")
+
+
+@case
+def taken_again(hosts, seed):
+    """What was detached goes back to the kernel, and is carried again after attach."""
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def detach_and_attach():
+        for host in (hosts.client, hosts.server):
+            time.sleep(1.5)  # for how long they carry
+            host.command("detach", "--all")
+            time.sleep(0.3)  # for how long the kernel carries
+            host.command("attach", "--all")
+
+    exchanged(hosts, "--connections", "8", "--rounds", "3000", "--pause", "1", "--seed", seed, meanwhile=detach_and_attach)
+    for host in (hosts.client, hosts.server):
+        must_have_taken(host, 13)
 
 
 LIVELY = ("--connections", "24", "--rounds", "150", "--pause", "1", "--lives")

@@ -14,7 +14,7 @@ pub use reason::Reason;
 
 /// Every change of a layout or a message increments it. Two versions never share memory.
 /// `--cfg sidestep_next` builds the next version with nothing else changed, so that tests can run two releases side by side.
-pub const VERSION: u32 = if cfg!(sidestep_next) { 8 } else { 7 };
+pub const VERSION: u32 = if cfg!(sidestep_next) { 9 } else { 8 };
 
 /// First word of every shared segment: a process recognises a wrong file before it reads anything else.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SIDESTEP");

@@ -176,9 +176,15 @@ pub struct Slot {
     /// Odd: the stack carries the connection on the network: the kernel's socket is parked, and no call may use it. Each change
     /// adds 1. Only a peer that is the stack writes it.
     pub parked: AtomicU32,
-    /// 1: the program needs the kernel's socket. The stack gives the connection back.
+    /// 1: the program needs the kernel's socket. The stack gives the connection back. 2: the stack also gives the slot back, and
+    /// closes its copy of the socket.
     pub wanted: AtomicU32,
-    _pad: [u32; 13],
+    /// 1: the stack has a copy of the socket, so that the program's close is not the last one.
+    pub copied: AtomicU32,
+    /// For the program: this and the kernel's count of written bytes, which begins anew when a connection is given back, make the
+    /// number of bytes that the program has given to the kernel. The sum may wrap.
+    pub written_before: AtomicU64,
+    _pad: [u32; 10],
 }
 
 const PAGE: usize = 4096;

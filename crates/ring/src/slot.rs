@@ -10,9 +10,10 @@ pub fn reset(slot: &Slot) {
     slot.reader.iter().for_each(reset_reader);
     slot.side.iter().for_each(reset_side);
     slot.counters.iter().for_each(reset_counters);
-    for word in [&slot.hold, &slot.parked, &slot.wanted] {
+    for word in [&slot.hold, &slot.parked, &slot.wanted, &slot.copied] {
         word.store(0, SeqCst);
     }
+    slot.written_before.store(0, SeqCst);
 }
 
 fn reset_writer(writer: &Writer) {
@@ -76,14 +77,55 @@ pub fn parked(slot: &Slot) -> u32 {
     slot.parked.load(SeqCst)
 }
 
-/// Asks the stack to give the connection back to the kernel. The caller then rings the stack's doorbell.
-pub fn want_kernel(slot: &Slot) {
-    slot.wanted.store(1, SeqCst);
+/// What the program wants of the stack.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u32)]
+pub enum Wish {
+    /// Nothing.
+    None,
+    /// The kernel's socket, for now.
+    Socket,
+    /// The slot as well: it will not use a ring again.
+    Slot,
 }
 
-/// Whether the program needs the kernel's socket. For the stack.
-pub fn is_wanted(slot: &Slot) -> bool {
-    slot.wanted.load(SeqCst) != 0
+/// Asks the stack. The caller then rings the stack's doorbell.
+pub fn wish(slot: &Slot, wish: Wish) {
+    slot.wanted.fetch_max(wish as u32, SeqCst);
+}
+
+/// What the program wants. For the stack.
+pub fn wished(slot: &Slot) -> Wish {
+    match slot.wanted.load(SeqCst) {
+        0 => Wish::None,
+        1 => Wish::Socket,
+        _ => Wish::Slot,
+    }
+}
+
+/// The stack has given the connection back, as the program wanted, and will take it again.
+pub fn grant_socket(slot: &Slot) {
+    let _ = slot.wanted.compare_exchange(Wish::Socket as u32, Wish::None as u32, SeqCst, SeqCst);
+}
+
+/// The stack has a copy of the socket from now on, or has closed it.
+pub fn set_copied(slot: &Slot, is_copied: bool) {
+    slot.copied.store(u32::from(is_copied), SeqCst);
+}
+
+/// Whether the stack has a copy of the socket.
+pub fn is_copied(slot: &Slot) -> bool {
+    slot.copied.load(SeqCst) != 0
+}
+
+/// For the stack, before it says that the socket is no longer parked: see [`Slot::written_before`].
+pub fn set_written_before(slot: &Slot, bytes: u64) {
+    slot.written_before.store(bytes, SeqCst);
+}
+
+/// What the program adds to the kernel's count of written bytes.
+pub fn written_before(slot: &Slot) -> u64 {
+    slot.written_before.load(SeqCst)
 }
 
 /// Whether one of the two sides may wait where no doorbell is heard.

@@ -25,8 +25,8 @@ pub struct Carried {
 
 /// A connection that was not taken. The kernel carries it.
 pub struct NotCarried {
-    /// What is to be told to the program. None: all is done.
-    pub left: Option<(Program, Record)>,
+    pub program: Program,
+    pub record: Record,
     pub cause: Cause,
 }
 
@@ -58,7 +58,7 @@ impl Carried {
     ) -> Result<Carried, Box<NotCarried>> {
         let (connection, taken) = match Self::taken(&mut program, &record, socket, path, now) {
             Ok(both) => both,
-            Err(cause) => return Err(Box::new(NotCarried { left: Some((program, record)), cause })),
+            Err(cause) => return Err(Box::new(NotCarried { program, record, cause })),
         };
         let (state, queued) = (taken.state, taken.unacknowledged);
         let (from_program, to_program) = program.positions();
@@ -76,11 +76,8 @@ impl Carried {
         match sidestep_repair::empty(socket, &state) {
             Ok(()) => Ok(carried),
             Err(error) => {
-                let cause = match carried.give_back(socket) {
-                    Ok(()) => Cause::Empty(error),
-                    Err(worse) => Cause::Empty(worse),
-                };
-                Err(Box::new(NotCarried { left: None, cause }))
+                let (program, record, given) = carried.give_back(socket);
+                Err(Box::new(NotCarried { program, record, cause: Cause::Empty(given.err().unwrap_or(error)) }))
             }
         }
     }
@@ -161,9 +158,7 @@ impl Carried {
 
     /// Writes the segments that are due into frames. False: there was no frame for some.
     pub fn send(&mut self, frames: &mut Outgoing, now: u64) -> Result<bool, Cause> {
-        if self.program.wants_kernel() {
-            return Err(Cause::Wanted);
-        }
+        self.program.check_wish()?;
         loop {
             let positions = self.positions()?;
             if frames.space() == 0 {
@@ -198,12 +193,11 @@ impl Carried {
     }
 
     /// Gives the connection back to the kernel, with everything that is unacknowledged or unread.
-    pub fn give_back(self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+    pub fn give_back(self, socket: BorrowedFd) -> (Program, Record, Result<(), GiveBackError>) {
         let Carried { program, connection, record, kept, queued, .. } = self;
         let progress = connection.saved().progress;
-        let given = Handover { program, record: &record, kept, progress, queued }.run(socket);
-        record.free();
-        given
+        let (program, given) = Handover { program, record: &record, kept, progress, queued }.run(socket);
+        (program, record, given)
     }
 }
 

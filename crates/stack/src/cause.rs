@@ -1,5 +1,6 @@
 //! Why the stack does not carry a connection, or no longer does.
 
+use crate::subject::Declined;
 use sidestep_tcp::Back;
 
 /// Why a connection goes back to the kernel.
@@ -46,7 +47,27 @@ pub enum Cause {
     /// The device or its table fails.
     #[error("the device fails")]
     Device(#[from] sidestep_device::Error),
+    /// The connection has changed since it was last carried.
+    #[error("it cannot be carried again")]
+    Declined(#[from] Declined),
     /// The stack ends.
     #[error("the stack ends")]
     Ending,
+}
+
+impl Cause {
+    /// Whether the connection may be carried again later.
+    pub fn passes(&self) -> bool {
+        match self {
+            Cause::Segment(why) => !matches!(why, Back::Fin | Back::Reset | Back::Syn),
+            Cause::Wanted | Cause::Slow | Cause::Take(_) | Cause::Empty(_) | Cause::Queue { .. } => true,
+            Cause::Left
+            | Cause::Violation(_)
+            | Cause::Resume(_)
+            | Cause::Window { .. }
+            | Cause::Device(_)
+            | Cause::Declined(_)
+            | Cause::Ending => false,
+        }
+    }
 }

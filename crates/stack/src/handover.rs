@@ -42,7 +42,7 @@ pub fn restore(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd)
             sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
             Program::left(link, slot).give_up();
         }
-        Stage::Carried | Stage::Returning => Handover::found(record, link, slot)?.run(socket)?,
+        Stage::Carried | Stage::Returning => Handover::found(record, link, slot)?.run(socket).1?,
     }
     record.free();
     Ok(())
@@ -61,7 +61,7 @@ impl Handover<'_> {
     }
 
     /// The kernel and the program go on.
-    pub fn run(mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+    pub fn run(mut self, socket: BorrowedFd) -> (Program, Result<(), GiveBackError>) {
         // The worker was killed when the kernel had the connection already.
         let is_live =
             self.record.stage() == Stage::Returning && sidestep_repair::is_parked(socket).is_ok_and(|parked| !parked);
@@ -84,8 +84,8 @@ impl Handover<'_> {
             other => other,
         };
         // A program that violates the protocol gets what is consistent.
-        let _ = self.program.hand_over(start.saturating_add(given.from_program), given.unread as usize);
-        outcome
+        let _ = self.program.hand_over(socket, start.saturating_add(given.from_program), given.unread as usize);
+        (self.program, outcome)
     }
 
     /// Position of the program's first byte that is not acknowledged.

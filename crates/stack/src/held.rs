@@ -8,6 +8,7 @@ use crate::record::{Ends, Record};
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::closing::Closing;
+use sidestep_ring::slot;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -50,8 +51,11 @@ impl Held {
                 self.connections.insert(msg.offer as u32, connection);
             }
             (Some(Kind::Release), None) => {
-                if let Some(connection) = self.connections.remove(&(msg.offer as u32)) {
-                    self.closing.close(connection.socket);
+                if let Some(Connection { link, slot, socket }) = self.connections.remove(&(msg.offer as u32)) {
+                    self.closing.close(socket);
+                    if let Some(link) = self.links.get(&link) {
+                        slot::set_copied(link.slot(slot), false);
+                    }
                 }
             }
             _ => {}

@@ -6,8 +6,9 @@ use crate::memory;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use sidestep_conn::{Advance, PeerViolation, Read, Rx, Tx, Write};
 use sidestep_ring::input::distance;
-use sidestep_ring::{slot, space};
-use sidestep_sys::tcp::{self, Consumed};
+use sidestep_ring::slot::{self, Wish};
+use sidestep_ring::space;
+use sidestep_sys::tcp;
 use std::rc::Rc;
 
 pub struct Program {
@@ -18,6 +19,14 @@ pub struct Program {
     /// Of the direction to the program.
     tx: Tx,
     parked: u32,
+    before: Before,
+}
+
+/// What the kernel's counts lack, which begin anew with each give-back: with them, they make positions. Sums may wrap.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    received: u64,
+    written: u64,
 }
 
 impl From<PeerViolation> for Cause {
@@ -29,7 +38,7 @@ impl From<PeerViolation> for Cause {
 impl Program {
     pub fn new(link: Rc<Link>, slot: usize) -> Program {
         link.listen(slot);
-        Program { link, slot, rx: Rx::default(), tx: Tx::default(), parked: 0 }
+        Program { link, slot, rx: Rx::default(), tx: Tx::default(), parked: 0, before: Before::default() }
     }
 
     /// A program whose worker was killed while the kernel carried the connection.
@@ -37,7 +46,7 @@ impl Program {
         let (incoming, outgoing) = (link.incoming(slot), link.outgoing(slot));
         let (rx, tx) = (Rx::found(incoming, 0), Tx::found(outgoing, outgoing.tail(), false));
         let parked = slot::parked(link.slot(slot));
-        Program { rx, tx, parked, slot, link }
+        Program { rx, tx, parked, before: Before::default(), slot, link }
     }
 
     /// A program whose worker was killed while the stack carried the connection: when it had released the program's bytes before
@@ -45,28 +54,57 @@ impl Program {
     pub fn found(link: Rc<Link>, slot: usize, released: u64, published: u64) -> Program {
         let (rx, tx) = (Rx::found(link.incoming(slot), released), Tx::found(link.outgoing(slot), published, true));
         let parked = slot::parked(link.slot(slot));
-        Program { rx, tx, parked, slot, link }
+        Program { rx, tx, parked, before: Before::default(), slot, link }
     }
 
-    /// Whether the program reads rings.
+    /// Whether the program reads rings, and may begin a stretch.
     pub fn is_ready(&self) -> bool {
-        !self.link.outgoing(self.slot).is_unwanted()
+        let slot = self.link.slot(self.slot);
+        !self.link.outgoing(self.slot).is_unwanted() && !slot::is_held(slot) && !slot::is_away(slot)
     }
 
-    /// Whether the program wants the kernel's socket.
-    pub fn wants_kernel(&self) -> bool {
-        slot::is_wanted(self.link.slot(self.slot))
+    /// What the program wants.
+    pub fn wish(&self) -> Wish {
+        slot::wished(self.link.slot(self.slot))
+    }
+
+    /// The program has had its socket: its wish is fulfilled.
+    pub fn grant_socket(&self) {
+        slot::grant_socket(self.link.slot(self.slot));
+    }
+
+    /// Err: the program wants something.
+    pub fn check_wish(&self) -> Result<(), Cause> {
+        match self.wish() {
+            Wish::None => Ok(()),
+            Wish::Socket => Err(Cause::Wanted),
+            Wish::Slot => Err(Cause::Left),
+        }
+    }
+
+    /// Whether the kernel has carried a byte in each direction since the last stretches, if there were any: only then others begin.
+    pub fn has_moved(&mut self, socket: BorrowedFd) -> bool {
+        // A program that wants its socket first announces copies of what is unread, and then learns that the kernel has it already.
+        let settled = self.rx.discardable(self.link.incoming(self.slot), 0);
+        if settled.is_err() || self.rx.expects_copies() {
+            return false;
+        }
+        let Some((received, written)) = self.counted(socket) else { return false };
+        self.tx.pos() == 0 && self.rx.pos() == 0 || received > self.tx.pos() && written > self.rx.pos()
+    }
+
+    /// The positions up to which the kernel has received and been given bytes. None: the connection is ending.
+    fn counted(&self, socket: BorrowedFd) -> Option<(u64, u64)> {
+        let (received, written) = (tcp::received(socket.as_raw_fd())?, tcp::written(socket.as_raw_fd())?);
+        Some((received.wrapping_add(self.before.received), written.wrapping_add(self.before.written)))
     }
 
     /// Begins a stretch to the program, behind all bytes that its socket has received, and asks the program for one. The
     /// socket receives nothing any more. False: not now.
     pub fn begin(&mut self, socket: BorrowedFd) -> Result<bool, Cause> {
         let half = self.link.outgoing(self.slot);
-        let queued = tcp::queued(socket.as_raw_fd()).map(u64::from);
-        let (Consumed::Bytes(consumed), Ok(queued)) = (tcp::consumed(socket.as_raw_fd()), queued) else {
-            return Ok(false);
-        };
-        self.tx = Tx::native(consumed + queued);
+        let Some((received, _)) = self.counted(socket) else { return Ok(false) };
+        self.tx.put_kernel(received.wrapping_sub(self.tx.pos()) as usize);
         if !self.tx.may_begin(half) || !self.tx.begin(half)? {
             return Ok(false);
         }
@@ -80,8 +118,8 @@ impl Program {
         if self.link.outgoing(self.slot).read_to().is_none() {
             return Ok(false);
         }
-        let Some(written) = tcp::written(socket.as_raw_fd()) else { return Ok(false) };
-        self.rx = Rx::native(written);
+        let Some((_, written)) = self.counted(socket) else { return Ok(false) };
+        self.rx.took_kernel(written.wrapping_sub(self.rx.pos()) as usize);
         Ok(matches!(self.rx.next(self.link.incoming(self.slot))?, Read::Ring(_)))
     }
 
@@ -170,17 +208,32 @@ impl Program {
 
     /// The kernel carries the connection again. It has got the program's bytes before the position `end`, and `unread` bytes of
     /// [`Program::left_unread`].
-    pub fn hand_over(&mut self, end: u64, unread: usize) -> Result<(), Cause> {
+    pub fn hand_over(&mut self, socket: BorrowedFd, end: u64, unread: usize) -> Result<(), Cause> {
         let left = self.leave_at(end);
         let half = self.link.outgoing(self.slot);
         if unread > 0 {
             self.tx.sent_unread(half, unread);
         }
         let ended = self.tx.end_without_copies(half);
+        self.count_anew(socket, end);
         self.set_parked(false);
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
+    }
+
+    /// The kernel counts from here: it has got the program's bytes before `end`, and has received those before the present tail.
+    fn count_anew(&mut self, socket: BorrowedFd, end: u64) {
+        let [received, written] =
+            [tcp::received(socket.as_raw_fd()), tcp::written(socket.as_raw_fd())].map(Option::unwrap_or_default);
+        self.before = Before { received: self.tx.pos().wrapping_sub(received), written: end.wrapping_sub(written) };
+        // The program counts without the bytes of rings.
+        slot::set_written_before(self.link.slot(self.slot), self.before.written.wrapping_sub(self.rx.ring));
+    }
+
+    /// Says whether this host's stack has copies of the socket.
+    pub fn set_copied(&self, is_copied: bool) {
+        slot::set_copied(self.link.slot(self.slot), is_copied);
     }
 
     /// Leaves the program's ring at this position. What the program writes from now on it sends by kernel itself.

@@ -7,8 +7,8 @@ use crate::subject::Subject;
 
 /// Where a connection is.
 pub enum Stage {
-    /// The program does not read rings yet.
-    Assigned(Program, Record),
+    /// The kernel carries it; it may be taken from this time on, once the program reads rings.
+    Assigned(Program, Record, u64),
     /// Its packets are diverted; until this grace period has passed, runs of the device's program are under way that began before.
     /// Since this time.
     Diverted(Program, Record, u64, u64),
@@ -29,13 +29,25 @@ pub struct Conn {
     pub stage: Stage,
     /// Frames that have arrived before the connection was taken.
     pub held: Vec<Vec<u8>>,
+    /// How often it has gone back to the kernel in quick succession.
+    pub returns: u32,
+    /// Looks at an assigned connection in vain.
+    pub looks: u32,
+    /// When it was taken last.
+    pub taken_at: u64,
 }
 
 impl Conn {
+    pub fn new(subject: Subject, place: (u32, u32, u32), program: Program, record: Record) -> Conn {
+        let number = record.number;
+        let stage = Stage::Assigned(program, record, 0);
+        Conn { subject, place, number, stage, held: Vec::new(), returns: 0, looks: 0, taken_at: 0 }
+    }
+
     /// Replaces a stage before the taking by the one that follows.
     pub fn change(&mut self, next: impl FnOnce(Program, Record) -> Stage) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Assigned(program, record)
+            Stage::Assigned(program, record, _)
             | Stage::Diverted(program, record, ..)
             | Stage::Entering(program, record, _) => next(program, record),
             other => other,

@@ -43,6 +43,17 @@ impl Subject {
         }
         Ok(Subject { socket, local, remote, path })
     }
+
+    /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
+    pub fn refresh(&mut self) -> Result<(), Declined> {
+        sidestep_repair::examine(self.socket.as_fd())?;
+        let path = path::resolve(plain(self.local.ip()), plain(self.remote.ip()))?;
+        if path.device != self.path.device {
+            return Err(Declined::OtherDevice(path.device));
+        }
+        self.path = path;
+        Ok(())
+    }
 }
 
 fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {

@@ -120,6 +120,11 @@ pub fn since_last_data_ms(fd: i32) -> Option<u64> {
     info(fd).ok().map(|i| u64::from(i.last_data_recv))
 }
 
+/// Number of bytes that have arrived, in order. None: it is not established in both directions.
+pub fn received(fd: i32) -> Option<u64> {
+    info(fd).ok().filter(|i| i.state == ESTABLISHED).map(|i| i.bytes_received)
+}
+
 /// Number of bytes written to the socket by any process. None: it is not established in both directions.
 pub fn written(fd: i32) -> Option<u64> {
     let i = info(fd).ok().filter(|i| i.state == ESTABLISHED)?;

@@ -5,6 +5,7 @@ use super::end::{end, linger};
 use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
+use crate::stream::parked;
 use crate::uring::table;
 use crate::{arena, attach, blocked, broker, counters, debts, drain, errno, pending_releases, thread, wait};
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
@@ -144,6 +145,9 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     }
     arena::leave_holders(&[&c.holders]);
     counters::add_bytes(c.bytes());
+    if c.phase.phase().has_slot() && !shared {
+        parked::dismiss(c);
+    }
     match c.phase.phase() {
         // A child that drops an inherited connection changes nothing for the owner.
         Phase::Kernel { .. } | Phase::Free | Phase::Closed => {}

@@ -4,12 +4,15 @@
 use super::peer;
 use crate::record::{Conn, flag};
 use crate::wait::Deadline;
-use sidestep_ring::slot;
-use sidestep_sys::clock;
+use sidestep_ring::slot::{self, Wish};
+use sidestep_sys::{clock, tcp};
 
 /// Longest wait for the stack, which gives a connection back within some ten microseconds. If it has died, nobody does.
 const BACK_US: u64 = 2_000_000;
 const LOOK_US: u64 = 10;
+/// Longest wait for the close of the stack's copy of a socket. Without it, the program's close is followed a moment later by the
+/// connection's end.
+const COPY_US: u64 = 200_000;
 
 /// How often the socket has been parked or given back. If the number is the same before and after a call, and even, the
 /// answer of the call counts.
@@ -35,10 +38,36 @@ pub fn fetch_back(c: &Conn) {
 
 #[cold]
 fn wait_for_stack(c: &Conn) {
-    slot::want_kernel(c.words());
+    slot::wish(c.words(), Wish::Socket);
     let deadline = Deadline::after_ns(Some(BACK_US * 1000));
     while is_parked(c) && !deadline.has_passed() {
         peer::notify(c);
         clock::nap_us(LOOK_US);
     }
+}
+
+/// Before the last close(2): the stack gives the connection back, and closes its copy of the socket, so that this process's close
+/// ends the connection.
+pub fn dismiss(c: &Conn) {
+    if c.has(flag::STACK) {
+        dismiss_stack(c);
+    }
+}
+
+#[cold]
+fn dismiss_stack(c: &Conn) {
+    slot::wish(c.words(), Wish::Slot);
+    fetch_back(c);
+    let deadline = Deadline::after_ns(Some(COPY_US * 1000));
+    while slot::is_copied(c.words()) && !deadline.has_passed() {
+        peer::notify(c);
+        clock::nap_us(LOOK_US);
+    }
+}
+
+/// The number of bytes that the program has given to the kernel by the kernel's count, which begins anew when the stack gives a
+/// connection back.
+pub fn written(c: &Conn, fd: i32) -> Option<u64> {
+    let before = if c.has(flag::STACK) { slot::written_before(c.words()) } else { 0 };
+    tcp::written(fd).map(|since| since.wrapping_add(before))
 }

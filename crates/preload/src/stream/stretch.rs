@@ -121,13 +121,18 @@ pub fn begin(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
 fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     if !c.phase.phase().permits_rings()
         || c.has(flag::TX_SHUT)
-        || !end.may_begin(c.tx_half())
+        || !may_begin_here(c, end)
         || around(c).hold.is_some()
         || c.owner.load(Relaxed) != arena::me().unwrap_or(u32::MAX)
     {
         return false;
     }
-    end.fits(tcp::written(fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
+    end.fits(parked::written(c, fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
+}
+
+/// The stack has rules of its own for when to carry a connection again.
+fn may_begin_here(c: &Conn, end: &mut Writer) -> bool {
+    if c.has(flag::STACK) { end.tx.may_begin(c.tx_half()) } else { end.may_begin(c.tx_half()) }
 }
 
 /// The kernel takes no more now. The next wait tries again.

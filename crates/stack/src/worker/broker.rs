@@ -6,13 +6,12 @@ use crate::error::{Error, chain};
 use crate::link::Link;
 use crate::program::Program;
 use crate::record::{Ends, Record};
-use crate::stage::{Conn, Stage};
+use crate::stage::Conn;
 use crate::subject::Subject;
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::wire::Incoming;
-use sidestep_tcp::Tuple;
 use std::rc::Rc;
 
 impl Worker {
@@ -85,10 +84,10 @@ impl Worker {
         record.assign(&Ends { local: subject.local, remote: subject.remote });
         let id = self.next;
         self.next += 1;
-        self.by_tuple.insert(Tuple::new(subject.local, subject.remote), id);
         self.by_slot.insert((msg.link, slot), id);
-        let stage = Stage::Assigned(Program::new(link, slot), record);
-        self.conns.insert(id, Conn { subject, place, number, stage, held: Vec::new() });
+        let program = Program::new(link, slot);
+        program.set_copied(true);
+        self.conns.insert(id, Conn::new(subject, place, program, record));
         self.due.insert(id);
         Ok(())
     }

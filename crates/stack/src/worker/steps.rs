@@ -1,18 +1,31 @@
 //! A connection on its way: towards the stack, in its hands, and back.
 
 use super::Worker;
-use crate::carried::Carried;
+use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
 use crate::error::chain;
+use crate::program::Program;
+use crate::record::{Ends, Record};
 use crate::stage::{Conn, Stage};
+use crate::subject::Subject;
 use crate::timers::now;
 use rustix::fd::AsFd;
 use sidestep_tcp::{Checksums, Segment, Tuple};
 
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
-/// Microseconds until a program must have entered its rings once its packets are diverted.
+/// Each look in vain at an assigned connection doubles that, so often.
+const LOOKS: u32 = 9;
+/// Microseconds until a connection that has gone back may be taken again.
+const PAUSE: u64 = 500_000;
+/// Each return doubles that, so often: to a minute.
+const PAUSES: u32 = 7;
+/// Microseconds after which a connection that the stack has carried counts as well-behaved.
+const STEADY: u64 = 10_000_000;
+/// Microseconds that a grace period may take.
 const PATIENCE: u64 = 200_000;
+/// Microseconds that a program has then to enter its rings: its packets wait.
+const ENTER: u64 = 20_000;
 
 impl Worker {
     /// Takes a connection as far as possible.
@@ -40,27 +53,38 @@ impl Worker {
                 self.timers.set(id, carried.deadline());
                 return Ok(());
             }
-            Stage::Assigned(program, _) if program.is_ready() => {
-                self.device.taken.add(&sidestep_device::Tuple::new(conn.subject.local, conn.subject.remote))?;
-                conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
+            Stage::Assigned(program, _, from) => {
+                program.grant_socket();
+                program.check_wish()?;
+                if time < *from || !program.is_ready() || !program.has_moved(socket) {
+                    conn.looks = (conn.looks + 1).min(LOOKS);
+                    self.timers.set(id, Some((*from).max(time + (LOOK << conn.looks))));
+                    return Ok(());
+                }
+                if conn.returns > 0 {
+                    conn.subject.refresh()?;
+                }
+                self.divert(conn, id, time)?;
             }
             Stage::Diverted(program, _, grace, since) => {
+                program.check_wish()?;
                 let since = *since;
                 if self.grace.has_passed(*grace) && program.begin(socket)? {
-                    conn.change(|program, record| Stage::Entering(program, record, since));
+                    conn.change(|program, record| Stage::Entering(program, record, time));
                 } else if time > since + PATIENCE {
                     return Err(Cause::Slow);
                 }
             }
             Stage::Entering(program, _, since) => {
+                program.check_wish()?;
                 if program.has_entered(socket)? {
                     return self.take(conn, id, time);
-                } else if time > *since + PATIENCE {
+                } else if time > *since + ENTER {
                     return Err(Cause::Slow);
                 }
                 program.notify();
             }
-            Stage::Assigned(..) | Stage::Over => {}
+            Stage::Over => {}
         }
         self.timers.set(id, Some(time + LOOK));
         Ok(())
@@ -73,12 +97,12 @@ impl Worker {
         let mut carried = match Carried::take(program, record, conn.subject.socket.as_fd(), &conn.subject.path, time) {
             Ok(carried) => Box::new(carried),
             Err(failed) => {
-                if let Some((program, record)) = failed.left {
-                    conn.stage = Stage::Entering(program, record, since);
-                }
-                return Err(failed.cause);
+                let NotCarried { program, record, cause } = *failed;
+                conn.stage = Stage::Entering(program, record, since);
+                return Err(cause);
             }
         };
+        conn.taken_at = time;
         self.totals.taken += 1;
         let held = std::mem::take(&mut conn.held);
         let mut segments = held.iter().filter_map(|frame| Segment::parse(frame, Checksums::MayBePartial).ok());
@@ -88,36 +112,79 @@ impl Worker {
         received
     }
 
+    /// The connection's packets come to the stack from now on.
+    fn divert(&mut self, conn: &mut Conn, id: u64, time: u64) -> Result<(), Cause> {
+        let Subject { local, remote, .. } = conn.subject;
+        self.by_tuple.insert(Tuple::new(local, remote), id);
+        self.device.taken.add(&sidestep_device::Tuple::new(local, remote))?;
+        conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
+        Ok(())
+    }
+
     /// The stack no longer carries the connection. `frame`: the kernel is to judge it.
     pub(super) fn end(&mut self, id: u64, cause: &Cause, frame: Option<Vec<u8>>) {
-        let Some(conn) = self.conns.remove(&id) else { return };
-        let Conn { subject, place, number, stage, held } = conn;
-        self.say(&format!("{} back to the kernel: {}", subject.remote, chain(cause)));
-        match stage {
+        let Some(mut conn) = self.conns.remove(&id) else { return };
+        self.say(&format!("{} back to the kernel: {}", conn.subject.remote, chain(cause)));
+        let left = self.give_back(&mut conn);
+        let Subject { local, remote, .. } = conn.subject;
+        // What fails here is the device's end.
+        let _ = self.device.taken.remove(&sidestep_device::Tuple::new(local, remote));
+        conn.held.drain(..).chain(frame).for_each(|frame| self.inject(frame));
+        self.by_tuple.remove(&Tuple::new(local, remote));
+        match left {
+            Some((program, record)) if cause.passes() => self.rest(id, conn, program, record),
+            left => self.release(id, conn, left),
+        }
+    }
+
+    /// The kernel carries the connection. None: it cannot.
+    fn give_back(&mut self, conn: &mut Conn) -> Option<(Program, Record)> {
+        match std::mem::replace(&mut conn.stage, Stage::Over) {
             Stage::Carried(carried) => {
                 self.totals.returned += 1;
-                if let Err(error) = carried.give_back(subject.socket.as_fd()) {
-                    eprintln!("sidestep-stack: {}: {}", subject.remote, chain(&error));
+                let (program, record, given) = carried.give_back(conn.subject.socket.as_fd());
+                if let Err(error) = &given {
+                    eprintln!("sidestep-stack: {}: {}", conn.subject.remote, chain(error));
                 }
+                given.is_ok().then_some((program, record))
             }
-            Stage::Assigned(mut program, record)
+            Stage::Assigned(mut program, record, _)
             | Stage::Diverted(mut program, record, ..)
             | Stage::Entering(mut program, record, _) => {
                 program.give_up();
-                record.free();
+                Some((program, record))
             }
-            Stage::Over => {}
+            Stage::Over => None,
         }
-        // What fails here is the device's end.
-        let _ = self.device.taken.remove(&sidestep_device::Tuple::new(subject.local, subject.remote));
-        held.into_iter().chain(frame).for_each(|frame| self.inject(frame));
-        self.by_tuple.remove(&Tuple::new(subject.local, subject.remote));
-        self.by_slot.remove(&(place.0, place.2 as usize));
+    }
+
+    /// The connection may be taken again, but not at once: in the kernel its congestion control begins anew each time.
+    fn rest(&mut self, id: u64, mut conn: Conn, program: Program, record: Record) {
+        let time = now();
+        if time.saturating_sub(conn.taken_at) > STEADY {
+            conn.returns = 0;
+        }
+        let from = time + (PAUSE << conn.returns.min(PAUSES));
+        (conn.returns, conn.looks) = (conn.returns + 1, 0);
+        record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
+        conn.stage = Stage::Assigned(program, record, from);
+        self.timers.set(id, Some(from));
+        self.conns.insert(id, conn);
+    }
+
+    /// The stack has nothing to do with the connection any more.
+    fn release(&mut self, id: u64, conn: Conn, left: Option<(Program, Record)>) {
+        Record::new(self.ledger.clone(), conn.number).free();
+        self.by_slot.remove(&(conn.place.0, conn.place.2 as usize));
         self.timers.set(id, None);
-        self.control.release(place);
-        // A keeper that has ended holds nothing; the next turn finds that out.
-        let _ = self.custody.drop_socket(number);
-        self.free.push(number);
-        self.closing.close(subject.socket);
+        self.closing.close(conn.subject.socket);
+        // The keeper closes the last copy, and says so to the program. One that has ended has none; the next turn finds that out.
+        if self.custody.drop_socket(conn.number).is_err()
+            && let Some((program, _)) = left
+        {
+            program.set_copied(false);
+        }
+        self.control.release(conn.place);
+        self.free.push(conn.number);
     }
 }
