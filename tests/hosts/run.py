@@ -237,7 +237,7 @@ def taken_again(hosts, seed):
 
     exchanged(hosts, "--connections", "8", "--rounds", "3000", "--pause", "1", "--seed", seed, meanwhile=detach_and_attach)
     for host in (hosts.client, hosts.server):
-        must_have_taken(host, 13)
+        must_have_taken(host, 11)
 
 
 LIVELY = ("--connections", "24", "--rounds", "150", "--pause", "1", "--lives")
