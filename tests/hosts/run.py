@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from testkit import console
 from testkit.failure import Failure
 from testkit.namespaces import Namespace, link
-from testkit.paths import TARGET, built
+from testkit.paths import ROOT, TARGET, built
 from testkit.process import Process
 from testkit.testbed import Testbed
 from testkit.wait import until
@@ -61,11 +61,17 @@ class Host:
                               env=self.bed.env)
         if done.returncode:
             raise Failure(f"sidestep {' '.join(words)}: {done.stderr}")
+        return done.stdout
 
-    def start_stack(self, *options):
+    def status(self):
+        return json.loads(self.command("status", "--json"))
+
+    def start_stack(self, *options, device=None, confined=False):
         ready = self.bed.directory / f"{self.name}.ready"
         ready.unlink(missing_ok=True)
-        words = [self.bed.stack_program, "--device", self.device, "--ready-file", ready, "--verbose"]
+        words = [self.bed.stack_program, "--device", device or self.device, "--ready-file", ready, "--verbose"]
+        if confined:
+            words = ["setpriv", "--bounding-set", "-all," + ",".join(f"+{name}" for name in capabilities()), *words]
         self.stack = self.process("stack", [*words, *options])
         until(ready.exists, "the stack to serve", 20, self.stack.must_run)
 
@@ -137,14 +143,14 @@ class Hosts(Testbed):
             process.popen.terminate()
             process.destroy()
 
-    def exchange(self, *options, family=4, meanwhile=None):
+    def exchange(self, *options, family=4, port=PORT, meanwhile=None):
         """Runs the client against the server. Returns the number of bytes that came back."""
         address = self.server.addresses[family]
-        server = self.server.program("server", [sys.executable, PEER, "serve", address, PORT])
+        server = self.server.program("server", [sys.executable, PEER, "serve", address, port])
         reached = lambda: subprocess.run(  # noqa: E731 - it is used once
-            self.client.around(["bash", "-c", f"exec 3<>/dev/tcp/{address}/{PORT}"]), capture_output=True).returncode == 0
+            self.client.around(["bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}"]), capture_output=True).returncode == 0
         until(reached, "the server to listen", 20, server.must_run)
-        client = self.client.program("client", [sys.executable, PEER, "run", address, PORT, *options])
+        client = self.client.program("client", [sys.executable, PEER, "run", address, port, *options])
         if meanwhile:
             meanwhile()
         client.wait(90)
@@ -155,14 +161,22 @@ class Hosts(Testbed):
         return said["bytes"]
 
 
-def exchanged(hosts, *options, family=4, meanwhile=None):
-    if hosts.exchange(*options, family=family, meanwhile=meanwhile) == 0:
+def capabilities():
+    """Those that the unit of the stack permits."""
+    unit = (ROOT / "dist" / "systemd" / "sidestep-stack.service").read_text()
+    words = re.search(r"^CapabilityBoundingSet=(.+)$", unit, re.MULTILINE)[1].split()
+    # The unit's LimitMEMLOCK, which a test cannot raise everywhere.
+    return [*(word.removeprefix("CAP_").lower() for word in words), "ipc_lock"]
+
+
+def exchanged(hosts, *options, **named):
+    if hosts.exchange(*options, **named) == 0:
         raise Failure("not a byte came back")
 
 
 def must_have_taken(host, least):
     taken, returned = host.stop_stack()
-    if taken < least:
+    if taken < least or not least and taken:
         raise Failure(f"the stack of {host.name} has taken {taken} connections; it must take {least}")
     if returned != taken:
         raise Failure(f"the stack of {host.name} has taken {taken} connections and given back {returned}")
@@ -176,6 +190,36 @@ def kernel_at_both_ends(hosts, seed):
 @case
 def stack_at_both_ends(hosts, seed):
     both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed), 12)
+
+
+@case
+def status_tells_of_the_stack(hosts, seed):
+    hosts.server.start_stack()
+
+    def look():
+        def carried():
+            connections = hosts.server.status()["connections"]
+            return [one for one in connections if all(way["carrier"] == "stack" for way in one["directions"])]
+        until(carried, "connections by stack in `sidestep status`", 10)
+
+    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--pause", "1", "--seed", seed, meanwhile=look)
+    processes = [one for one in hosts.server.status()["processes"] if one["exe"].endswith("/sidestep-stack")]
+    if len(processes) != 1 or processes[0]["upgraded"] < 4 or processes[0]["ring_tx"] == 0 or not processes[0]["reasons"]:
+        raise Failure(f"`sidestep status` does not tell of the stack's work: {processes}")
+    must_have_taken(hosts.server, 4)
+
+
+@case
+def other_devices_stay_with_the_kernel(hosts, seed):
+    """The stack was given a device by which no packet leaves."""
+    hosts.server.namespace.ip("link add other0 type veth peer name other1")
+    hosts.server.namespace.ip("link set other0 up")
+    hosts.server.start_stack(device="other0")
+    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+    reasons = hosts.server.status()["reasons"]
+    if reasons.get("other-device", 0) < 4:
+        raise Failure(f"reasons: {reasons}")
+    must_have_taken(hosts.server, 0)
 
 
 @case
@@ -238,6 +282,14 @@ def taken_again(hosts, seed):
     exchanged(hosts, "--connections", "8", "--rounds", "3000", "--pause", "1", "--seed", seed, meanwhile=detach_and_attach)
     for host in (hosts.client, hosts.server):
         must_have_taken(host, 11)
+
+
+@case
+def few_capabilities_are_enough(hosts, seed):
+    """The stack has those of its unit. Its server has a privileged port, which a give-back binds."""
+    hosts.server.start_stack(confined=True)
+    exchanged(hosts, "--connections", "8", "--rounds", "400", "--seed", seed, port=80)
+    must_have_taken(hosts.server, 6)
 
 
 LIVELY = ("--connections", "24", "--rounds", "150", "--pause", "1", "--lives")
@@ -314,7 +366,7 @@ def another_broker(hosts, seed):
 
     exchanged(hosts, *LIVELY, "12", "--seed", seed, meanwhile=exchange_broker)
     until(lambda: "another one is started" in hosts.server.stack.output(), "the stack to go on", 10)
-    must_have_taken(hosts.server, 0)
+    hosts.server.stop_stack()
 
 
 def main():

@@ -95,6 +95,22 @@ reasons! {
     Rare = 31, "rare";
     /// Neither end could deliver bytes that were unread in a ring. The connection was reset.
     Undelivered = 32, "undelivered";
+    /// Stack: packets of the connection leave by a device that the stack was not given, or their route or neighbour is not known.
+    OtherDevice = 33, "other-device";
+    /// Stack: the socket is in a state, or has an option, that only the kernel can serve.
+    KernelOnly = 34, "kernel-only";
+    /// Stack: a segment arrived that only the kernel can answer: an end, a reset, urgent data, an unknown option, a mark of congestion.
+    Irregular = 35, "irregular";
+    /// Stack: a segment was lost or came out of order, which the kernel mends.
+    Loss = 36, "loss";
+    /// Stack: the peer's window is zero or too small, or the kernel has promised more than a ring holds.
+    Window = 37, "window";
+    /// Stack: the program made a call that needs the kernel's socket.
+    SocketNeeded = 38, "socket-needed";
+    /// Stack: the program did not enter the rings in time.
+    NotEntered = 39, "not-entered";
+    /// The stack has ended.
+    StackEnded = 40, "stack-ended";
 }
 
 /// One more than the largest reason number there can be.

@@ -154,4 +154,6 @@ pub enum Carrier {
     Kernel,
     /// Shared memory.
     Ring,
+    /// Shared memory to the stack, which carries the connection to another host.
+    Stack,
 }

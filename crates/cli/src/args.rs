@@ -36,6 +36,7 @@ pub enum Command {
     Agent(Agent),
     Capture(Capture),
     Splice(Splice),
+    Stack(Stack),
     Lab(Lab),
     #[command(subcommand)]
     Service(Service),
@@ -61,6 +62,7 @@ Examples:
   sidestep policy list                     policies, their pods, and what was denied
   sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why
 
+  sidestep stack --device eth0             carry connections to other hosts in user space, too
   sidestep splice --port 5432              splice local connections to this port, in the kernel
 
   sidestep lab run demo --quick            measure whether Sidestep helps on this machine, and how much";
@@ -199,6 +201,15 @@ pub struct Capture {
 #[command(disable_help_flag = true)]
 pub struct Splice {
     /// Options of splicing
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
+/// Carry connections to other hosts in user space (see `sidestep stack --help`)
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Stack {
+    /// Options of the stack
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub args: Vec<OsString>,
 }

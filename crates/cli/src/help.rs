@@ -2,12 +2,13 @@
 
 use clap::Command;
 
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("Rings (local TCP connections in shared memory)", &["run", "status", "detach", "attach", "reasons"]),
     (
         "BPF programs (in the kernel: Services, sidecars, policy, splicing)",
         &["agent", "capture", "splice", "service", "policy"],
     ),
+    ("Connections to other hosts, in user space", &["stack"]),
     ("Diagnosis and measurement", &["doctor", "explain", "lab"]),
     ("Help", &["help"]),
 ];

@@ -7,6 +7,7 @@ pub const LIBRARY: &str = "libsidestep.so";
 pub const DAEMON: &str = "sidestepd";
 pub const AGENT: &str = "sidestep-agent";
 pub const LAB: &str = "sidestep-lab";
+pub const STACK: &str = "sidestep-stack";
 
 /// Overrides the search for the library.
 const LIBRARY_VARIABLE: &str = "SIDESTEP_LIBRARY";
@@ -51,6 +52,11 @@ pub fn daemon() -> Result<PathBuf, LocateError> {
 /// The program of `sidestep agent`.
 pub fn agent() -> Result<PathBuf, LocateError> {
     beside_or_in_lib(AGENT)
+}
+
+/// The program of `sidestep stack`.
+pub fn stack() -> Result<PathBuf, LocateError> {
+    beside_or_in_lib(STACK)
 }
 
 /// The program of `sidestep lab`.

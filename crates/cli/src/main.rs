@@ -16,6 +16,7 @@ mod reasons;
 mod run;
 mod service;
 mod show;
+mod stack;
 mod table;
 
 use args::{Args, Command};
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(None, &args.args),
         Command::Capture(args) => agent::run(Some("capture"), &args.args),
         Command::Splice(args) => agent::run(Some("splice"), &args.args),
+        Command::Stack(args) => stack::run(&args.args),
         Command::Lab(args) => lab::run(&args.args),
         Command::Service(args) => service::run(&args),
         Command::Policy(args) => policy::run(&args),

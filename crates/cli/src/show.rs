@@ -100,6 +100,7 @@ fn connections(list: &[Connection]) -> Table {
 fn direction(d: &Direction) -> [String; 6] {
     let carrier = match d.carrier {
         Carrier::Ring => "ring",
+        Carrier::Stack => "stack",
         Carrier::Kernel => "kernel",
     };
     [

@@ -1,6 +1,7 @@
 //! Why the stack does not carry a connection, or no longer does.
 
 use crate::subject::Declined;
+use sidestep_abi::Reason;
 use sidestep_tcp::Back;
 
 /// Why a connection goes back to the kernel.
@@ -56,6 +57,23 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// For `sidestep status`.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Cause::Segment(Back::Sack | Back::Gap | Back::DuplicateAcks | Back::Timeout) => Reason::Loss,
+            Cause::Segment(Back::ZeroWindow | Back::SmallWindow) | Cause::Window { .. } => Reason::Window,
+            Cause::Segment(_) => Reason::Irregular,
+            Cause::Wanted => Reason::SocketNeeded,
+            Cause::Left => Reason::PeerClosing,
+            Cause::Violation(_) => Reason::BrokenPeer,
+            Cause::Slow => Reason::NotEntered,
+            Cause::Take(_) | Cause::Empty(_) | Cause::Resume(_) | Cause::Queue { .. } => Reason::KernelOnly,
+            Cause::Declined(why) => why.reason(),
+            Cause::Device(_) => Reason::OtherDevice,
+            Cause::Ending => Reason::StackEnded,
+        }
+    }
+
     /// Whether the connection may be carried again later.
     pub fn passes(&self) -> bool {
         match self {

@@ -1,17 +1,21 @@
 //! The control socket to the broker, and the worker's doorbell.
 
 use crate::link::PLACE;
+use crate::mapping::Mapping;
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io;
 use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_abi::page::Page;
 use sidestep_broker::wire::{self, Incoming};
 
 pub struct Control {
     socket: OwnedFd,
     bell: OwnedFd,
+    /// What `sidestep status` shows of this process. None until the broker has welcomed it.
+    page: Option<Mapping>,
 }
 
 impl Control {
@@ -22,11 +26,23 @@ impl Control {
         wire::send(socket.as_fd(), &hello, None)?;
         let doorbell = Msg { place: PLACE, ..Msg::new(Kind::Doorbell) };
         wire::send(socket.as_fd(), &doorbell, Some(bell.as_fd()))?;
-        Ok(Control { socket, bell })
+        Ok(Control { socket, bell, page: None })
     }
 
     pub fn receive(&self) -> Incoming {
         wire::receive(self.socket.as_fd())
+    }
+
+    /// The broker has welcomed this process, and shares this page with it.
+    pub fn welcomed(&mut self, file: &OwnedFd) -> io::Result<()> {
+        self.page = Some(Mapping::new(file, size_of::<Page>())?);
+        Ok(())
+    }
+
+    /// The page, if this process has been welcomed.
+    pub fn page(&self) -> Option<&Page> {
+        // SAFETY: a page consists of atomics and padding.
+        self.page.as_ref().map(|mapping| unsafe { mapping.at(0) })
     }
 
     /// Answers the broker's question of this number. None: the stack carries the connection.

@@ -3,7 +3,7 @@
 use crate::memory::Memory;
 use rustix::fd::OwnedFd;
 use rustix::io;
-use sidestep_abi::link::{Doorbell, PLACES, Slot};
+use sidestep_abi::link::{Counters, Doorbell, PLACES, Slot};
 use sidestep_abi::msg::Msg;
 use sidestep_ring::{Data, Half, doorbell, side};
 use sidestep_sys::arch;
@@ -33,6 +33,11 @@ impl Link {
 
     pub fn slot(&self, slot: usize) -> &Slot {
         self.memory.slot(slot)
+    }
+
+    /// The counters of the worker's side.
+    pub fn counters(&self, slot: usize) -> &Counters {
+        &self.slot(slot).counters[self.side]
     }
 
     /// The direction from the program.

@@ -1,5 +1,7 @@
 //! `sidestep-stack`: carries connections to other hosts in user space.
 
+mod check;
+
 use clap::{Parser, ValueEnum};
 use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 use sidestep_broker::client::{ClientError, Operator};
@@ -41,6 +43,12 @@ struct Args {
     /// Address of the broker
     #[arg(long)]
     broker: Option<Address>,
+    /// Say what the device can do and what speaks against it, and end. The exit code is 0 if nothing speaks against it
+    #[arg(long)]
+    check: bool,
+    /// With --check: print JSON
+    #[arg(long, requires = "check")]
+    json: bool,
     /// A file to make once the stack serves
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -72,6 +80,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.worker {
         Some(socket) => work(&args, socket),
+        None if args.check => return check::check(args.device.as_deref().unwrap_or_default(), args.json),
         None => keep(&args),
     };
     match result {

@@ -4,10 +4,12 @@ use crate::cause::Cause;
 use crate::link::Link;
 use crate::memory;
 use rustix::fd::{AsRawFd, BorrowedFd};
+use sidestep_abi::Reason;
+use sidestep_abi::link::Counters;
 use sidestep_conn::{Advance, PeerViolation, Read, Rx, Tx, Write};
 use sidestep_ring::input::distance;
 use sidestep_ring::slot::{self, Wish};
-use sidestep_ring::space;
+use sidestep_ring::{counters, space};
 use sidestep_sys::tcp;
 use std::rc::Rc;
 
@@ -170,6 +172,7 @@ impl Program {
         if space::grant(half.writer, left, half.size) {
             self.link.notify(self.slot);
         }
+        counters::set_ring_rx(self.counters(), self.rx.ring);
         Ok(self.rx.pos())
     }
 
@@ -187,6 +190,7 @@ impl Program {
     /// The program can read `n` more bytes. Returns the position after them.
     pub fn publish(&mut self, n: usize) -> Result<u64, Cause> {
         self.tx.put_ring(self.link.outgoing(self.slot), n)?;
+        counters::set_ring_tx(self.counters(), self.tx.ring);
         self.link.notify(self.slot);
         if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::Left) }
     }
@@ -229,6 +233,20 @@ impl Program {
         self.before = Before { received: self.tx.pos().wrapping_sub(received), written: end.wrapping_sub(written) };
         // The program counts without the bytes of rings.
         slot::set_written_before(self.link.slot(self.slot), self.before.written.wrapping_sub(self.rx.ring));
+    }
+
+    /// For `sidestep status`: why the stack last gave the connection back.
+    pub fn set_reason(&self, reason: Reason) {
+        counters::set_reason(self.counters(), reason);
+    }
+
+    /// For `sidestep status`: bytes received and sent by kernel, received and sent by ring.
+    pub fn bytes(&self) -> [u64; 4] {
+        [0, 0, self.rx.ring, self.tx.ring]
+    }
+
+    fn counters(&self) -> &Counters {
+        self.link.counters(self.slot)
     }
 
     /// Says whether this host's stack has copies of the socket.

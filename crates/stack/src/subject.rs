@@ -2,6 +2,7 @@
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
+use sidestep_abi::Reason;
 use sidestep_device::path::{self, NoPath, Path};
 use sidestep_repair::NotTaken;
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +30,16 @@ pub enum Declined {
     /// Its packets leave by a device that the stack was not given.
     #[error("its packets leave by device {0}, which the stack was not given")]
     OtherDevice(u32),
+}
+
+impl Declined {
+    /// For `sidestep status`.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Declined::NotConnected | Declined::NotTaken(_) => Reason::KernelOnly,
+            Declined::NoPath(_) | Declined::OtherDevice(_) => Reason::OtherDevice,
+        }
+    }
 }
 
 impl Subject {

@@ -19,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io;
 use rustix::time::Timespec;
+use sidestep_abi::page::Page;
 use sidestep_broker::closing::Closing;
 use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
@@ -229,6 +230,13 @@ impl Worker {
         let has_heard = !found.is_empty();
         self.due.extend(found);
         has_heard
+    }
+
+    /// Counts something on the page that `sidestep status` shows.
+    fn count(&self, what: impl FnOnce(&Page)) {
+        if let Some(page) = self.control.page() {
+            what(page);
+        }
     }
 
     fn say(&self, what: &str) {

@@ -107,25 +107,27 @@ impl Broker {
 
     fn connection(&self, link: &Link, number: usize, connection: &Connection) -> status::Connection {
         let pids = self.pids(link);
+        let by_ring = if link.members.iter().any(|id| self.is_stack(*id)) { Carrier::Stack } else { Carrier::Ring };
         status::Connection {
             id: format!("{}.{number}", link.id),
             pids,
             local: connection.local.to_string(),
             remote: connection.remote.to_string(),
             hold: slot::is_held(link.mem.slot(number)),
-            directions: [0, 1].map(|d| direction(link, number, d, pids)),
+            directions: [0, 1].map(|d| direction(link, number, d, pids, by_ring)),
         }
     }
 }
 
-fn direction(link: &Link, slot: usize, d: usize, pids: [u32; 2]) -> Direction {
+/// `by_ring`: the carrier while a ring is in use.
+fn direction(link: &Link, slot: usize, d: usize, pids: [u32; 2], by_ring: Carrier) -> Direction {
     let half = link.half(slot, d);
     let counted = counters::load(&link.mem.slot(slot).counters[d]);
     let read_to = half.read_to();
     Direction {
         from_pid: pids[d],
         to_pid: pids[1 - d],
-        carrier: if read_to.is_some() { Carrier::Ring } else { Carrier::Kernel },
+        carrier: if read_to.is_some() { by_ring } else { Carrier::Kernel },
         ring_bytes: counted.ring_tx,
         kernel_bytes: counted.kernel_tx,
         stretch: half.epoch(),

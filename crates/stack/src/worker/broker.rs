@@ -2,16 +2,16 @@
 
 use super::Worker;
 use crate::cause::Cause;
-use crate::error::{Error, chain};
+use crate::error::{Error, chain, failed};
 use crate::link::Link;
 use crate::program::Program;
 use crate::record::{Ends, Record};
 use crate::stage::Conn;
 use crate::subject::Subject;
 use rustix::fd::{AsFd, OwnedFd};
-use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::wire::Incoming;
+use sidestep_ring::page;
 use std::rc::Rc;
 
 impl Worker {
@@ -31,6 +31,7 @@ impl Worker {
     fn hear(&mut self, msg: &Msg, fd: Option<OwnedFd>) -> Result<(), Error> {
         match (msg.kind(), fd) {
             (Some(Kind::Reject), _) => return Err(Error::Rejected(msg.arg)),
+            (Some(Kind::Welcome), Some(page)) => self.control.welcomed(&page).map_err(failed("map the page"))?,
             (Some(Kind::Foreign), Some(socket)) => self.shown(msg.arg, socket),
             (Some(Kind::Link), Some(memory)) => match Link::new(&memory, msg) {
                 Ok(link) => {
@@ -57,6 +58,7 @@ impl Worker {
     }
 
     fn shown(&mut self, number: u64, socket: OwnedFd) {
+        self.count(page::count_seen);
         let examined = Subject::examine(socket, self.device.index());
         let declined = match examined {
             Ok(subject) => {
@@ -66,7 +68,9 @@ impl Worker {
             Err(why) => {
                 self.totals.declined += 1;
                 self.say(&format!("not taken: {}", chain(&why)));
-                Some(Reason::PeerAbsent)
+                let reason = why.reason();
+                self.count(|page| page::count_reason(page, reason));
+                Some(reason)
             }
         };
         self.control.answer(number, declined);

@@ -10,6 +10,7 @@ use crate::stage::{Conn, Stage};
 use crate::subject::Subject;
 use crate::timers::now;
 use rustix::fd::AsFd;
+use sidestep_ring::page;
 use sidestep_tcp::{Checksums, Segment, Tuple};
 
 /// Microseconds between looks at a program that is to enter its rings.
@@ -104,6 +105,7 @@ impl Worker {
         };
         conn.taken_at = time;
         self.totals.taken += 1;
+        self.count(page::count_upgraded);
         let held = std::mem::take(&mut conn.held);
         let mut segments = held.iter().filter_map(|frame| Segment::parse(frame, Checksums::MayBePartial).ok());
         let received = segments.try_for_each(|segment| carried.receive(&segment, time));
@@ -125,7 +127,11 @@ impl Worker {
     pub(super) fn end(&mut self, id: u64, cause: &Cause, frame: Option<Vec<u8>>) {
         let Some(mut conn) = self.conns.remove(&id) else { return };
         self.say(&format!("{} back to the kernel: {}", conn.subject.remote, chain(cause)));
+        self.count(|page| page::count_reason(page, cause.reason()));
         let left = self.give_back(&mut conn);
+        if let Some((program, _)) = &left {
+            program.set_reason(cause.reason());
+        }
         let Subject { local, remote, .. } = conn.subject;
         // What fails here is the device's end.
         let _ = self.device.taken.remove(&sidestep_device::Tuple::new(local, remote));
@@ -142,6 +148,7 @@ impl Worker {
         match std::mem::replace(&mut conn.stage, Stage::Over) {
             Stage::Carried(carried) => {
                 self.totals.returned += 1;
+                self.count(page::count_returned);
                 let (program, record, given) = carried.give_back(conn.subject.socket.as_fd());
                 if let Err(error) = &given {
                     eprintln!("sidestep-stack: {}: {}", conn.subject.remote, chain(error));
@@ -174,6 +181,9 @@ impl Worker {
 
     /// The stack has nothing to do with the connection any more.
     fn release(&mut self, id: u64, conn: Conn, left: Option<(Program, Record)>) {
+        if let Some((program, _)) = &left {
+            self.count(|page| page::count_bytes(page, program.bytes()));
+        }
         Record::new(self.ledger.clone(), conn.number).free();
         self.by_slot.remove(&(conn.place.0, conn.place.2 as usize));
         self.timers.set(id, None);

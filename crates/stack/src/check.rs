@@ -1,0 +1,46 @@
+//! `sidestep stack --check`: what a device can do, and what speaks against it.
+
+use sidestep_device::probe::{Report, probe};
+use sidestep_stack::error::chain;
+use std::process::ExitCode;
+
+/// Prints what is known of the device.
+pub fn check(device: &str, as_json: bool) -> ExitCode {
+    let report = match probe(device) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("sidestep-stack: {}", chain(&error));
+            return ExitCode::FAILURE;
+        }
+    };
+    if as_json {
+        println!("{:#}", json(&report))
+    } else {
+        print!("{}", text(&report))
+    }
+    if report.concerns.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn json(report: &Report) -> serde_json::Value {
+    let Report { name, driver, mtu, queues, has_native, has_zero_copy, program, .. } = report;
+    let concerns: Vec<String> = report.concerns.iter().map(ToString::to_string).collect();
+    serde_json::json!({
+        "device": name, "driver": driver, "mtu": mtu, "queues": queues, "native_xdp": has_native,
+        "zero_copy": has_zero_copy, "xdp_program": program, "concerns": concerns,
+    })
+}
+
+fn text(report: &Report) -> String {
+    let Report { name, driver, mtu, queues, .. } = report;
+    let driver = if driver.is_empty() { "unknown" } else { driver };
+    let xdp = match (report.has_zero_copy, report.has_native) {
+        (true, _) => "in the driver, without copies",
+        (false, true) => "in the driver, with copies",
+        (false, false) => "generic, with copies",
+    };
+    let mut out = format!("{name}: driver {driver}, MTU {mtu}, receive queues {queues}, XDP {xdp}\n");
+    for concern in &report.concerns {
+        out += &format!("  concern: {concern}\n");
+    }
+    out
+}
