@@ -23,11 +23,12 @@ pub struct Carried {
     scratch: Vec<u8>,
 }
 
-/// A connection that was not taken. The kernel carries it.
-pub struct NotCarried {
-    pub program: Program,
-    pub record: Record,
-    pub cause: Cause,
+/// A connection that was not taken.
+pub enum NotCarried {
+    /// The kernel carries it.
+    Kernel(Box<Program>, Record, Cause),
+    /// It has left the kernel, and must be given back.
+    Emptied(Box<Carried>, Cause),
 }
 
 /// The memory of a connection, as the fast path writes it.
@@ -58,7 +59,7 @@ impl Carried {
     ) -> Result<Carried, Box<NotCarried>> {
         let (connection, taken) = match Self::taken(&mut program, &record, socket, path, now) {
             Ok(both) => both,
-            Err(cause) => return Err(Box::new(NotCarried { program, record, cause })),
+            Err(cause) => return Err(Box::new(NotCarried::Kernel(Box::new(program), record, cause))),
         };
         let (state, queued) = (taken.state, taken.unacknowledged);
         let (from_program, to_program) = program.positions();
@@ -75,10 +76,7 @@ impl Carried {
         }
         match sidestep_repair::empty(socket, &state) {
             Ok(()) => Ok(carried),
-            Err(error) => {
-                let (program, record, given) = carried.give_back(socket);
-                Err(Box::new(NotCarried { program, record, cause: Cause::Empty(given.err().unwrap_or(error)) }))
-            }
+            Err(error) => Err(Box::new(NotCarried::Emptied(Box::new(carried), Cause::Empty(error)))),
         }
     }
 
@@ -192,12 +190,17 @@ impl Carried {
         self.connection.deadline()
     }
 
-    /// Gives the connection back to the kernel, with everything that is unacknowledged or unread.
-    pub fn give_back(self, socket: BorrowedFd) -> (Program, Record, Result<(), GiveBackError>) {
+    /// Gives the connection back to the kernel, with everything that is unacknowledged or unread. After an error of
+    /// [`is_stranded`](crate::handover::is_stranded) the connection is as it was.
+    pub fn give_back(&mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
         let Carried { program, connection, record, kept, queued, .. } = self;
-        let progress = connection.saved().progress;
-        let (program, given) = Handover { program, record: &record, kept, progress, queued }.run(socket);
-        (program, record, given)
+        let (progress, queued) = (connection.saved().progress, queued.clone());
+        Handover { program, record, kept: *kept, progress, queued }.run(socket)
+    }
+
+    /// The program and the record, once the connection is given back.
+    pub fn into_parts(self) -> (Program, Record) {
+        (self.program, self.record)
     }
 }
 

@@ -51,6 +51,9 @@ pub enum Cause {
     /// The connection has changed since it was last carried.
     #[error("it cannot be carried again")]
     Declined(#[from] Declined),
+    /// What the frames' headers say may not be right any more.
+    #[error("its route, neighbour or device has changed")]
+    Path,
     /// The stack ends.
     #[error("the stack ends")]
     Ending,
@@ -69,7 +72,7 @@ impl Cause {
             Cause::Slow => Reason::NotEntered,
             Cause::Take(_) | Cause::Empty(_) | Cause::Resume(_) | Cause::Queue { .. } => Reason::KernelOnly,
             Cause::Declined(why) => why.reason(),
-            Cause::Device(_) => Reason::OtherDevice,
+            Cause::Device(_) | Cause::Path => Reason::OtherDevice,
             Cause::Ending => Reason::StackEnded,
         }
     }
@@ -78,12 +81,17 @@ impl Cause {
     pub fn passes(&self) -> bool {
         match self {
             Cause::Segment(why) => !matches!(why, Back::Fin | Back::Reset | Back::Syn),
-            Cause::Wanted | Cause::Slow | Cause::Take(_) | Cause::Empty(_) | Cause::Queue { .. } => true,
+            Cause::Wanted
+            | Cause::Slow
+            | Cause::Path
+            | Cause::Take(_)
+            | Cause::Empty(_)
+            | Cause::Queue { .. }
+            | Cause::Device(_) => true,
             Cause::Left
             | Cause::Violation(_)
             | Cause::Resume(_)
             | Cause::Window { .. }
-            | Cause::Device(_)
             | Cause::Declined(_)
             | Cause::Ending => false,
         }

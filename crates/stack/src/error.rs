@@ -22,6 +22,9 @@ pub enum Error {
     /// The keeper wants the worker to end. Not an error.
     #[error("the keeper ends the worker")]
     Over,
+    /// The kernel does not tell of changes of routes.
+    #[error("cannot follow routes and neighbours")]
+    Watch(#[source] std::io::Error),
     /// No worker can be started.
     #[error("cannot start the worker")]
     Spawn(#[source] std::io::Error),

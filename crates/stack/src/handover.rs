@@ -5,13 +5,15 @@ use crate::link::Link;
 use crate::program::Program;
 use crate::record::{Given, Kept, Record, Stage};
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
 use sidestep_repair::{CallError, GiveBackError, Queues, State};
 use sidestep_tcp::{Progress, Seq};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// A connection that the stack has carried.
 pub struct Handover<'a> {
-    pub program: Program,
+    pub program: &'a mut Program,
     pub record: &'a Record,
     pub kept: Kept,
     pub progress: Progress,
@@ -42,50 +44,87 @@ pub fn restore(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd)
             sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
             Program::left(link, slot).give_up();
         }
-        Stage::Carried | Stage::Returning => Handover::found(record, link, slot)?.run(socket).1?,
+        Stage::Carried | Stage::Returning => restore_carried(record, link, slot, socket)?,
     }
     record.free();
     Ok(())
 }
 
-impl Handover<'_> {
-    fn found(record: &Record, link: Rc<Link>, slot: usize) -> Result<Handover<'_>, RestoreError> {
-        let (kept, progress) = (record.kept().ok_or(RestoreError::Damaged)?, record.progress());
-        let Kept { from_program, to_program, queued, .. } = kept;
-        // The worker may have been killed before it told the program.
-        let released = from_program.position_of(progress.snd_una, record.released());
-        let published = to_program.position_of(progress.rcv_nxt, record.published());
-        let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
-        let program = Program::found(link, slot, released, published);
-        Ok(Handover { program, record, kept, progress, queued: record.queue(queued, left) })
+fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd) -> Result<(), RestoreError> {
+    let (kept, progress) = (record.kept().ok_or(RestoreError::Damaged)?, record.progress());
+    let Kept { from_program, to_program, queued, .. } = kept;
+    // The worker may have been killed before it told the program.
+    let released = from_program.position_of(progress.snd_una, record.released());
+    let published = to_program.position_of(progress.rcv_nxt, record.published());
+    let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
+    let mut program = Program::found(link, slot, released, published);
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let queued = record.queue(queued, left);
+        let error = match (Handover { program: &mut program, record, kept, progress, queued }).run(socket) {
+            Ok(()) => return Ok(()),
+            Err(error) if !is_stranded(&error) => return Err(error.into()),
+            Err(error) => error,
+        };
+        if Instant::now() > end {
+            abandon(&mut program, socket);
+            return Err(error.into());
+        }
+        std::thread::sleep(PAUSE);
     }
+}
 
-    /// The kernel and the program go on.
-    pub fn run(mut self, socket: BorrowedFd) -> (Program, Result<(), GiveBackError>) {
-        // The worker was killed when the kernel had the connection already.
+/// Longest wait for a route, when the worker is gone. The program's own patience is as long.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Whether the kernel has no way to the peer at present, as while a device is down. The connection stays parked; the same call may
+/// succeed later.
+pub fn is_stranded(error: &GiveBackError) -> bool {
+    let (GiveBackError::Parked(call) | GiveBackError::Detached(call)) = error else { return false };
+    matches!(call.source, Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL | Errno::NODEV)
+}
+
+/// Gives up a connection that the kernel does not accept. The program finds it ended with ECONNABORTED.
+pub fn abandon(program: &mut Program, socket: BorrowedFd) {
+    // If this fails, too, nothing is left to do.
+    let _ = sidestep_repair::abandon(socket);
+    program.give_up();
+}
+
+impl Handover<'_> {
+    /// The kernel and the program go on. After an error of [`is_stranded`] the connection is as it was; after any other it has
+    /// ended.
+    pub fn run(&mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+        // An earlier process was killed when the kernel had the connection already.
         let is_live =
             self.record.stage() == Stage::Returning && sidestep_repair::is_parked(socket).is_ok_and(|parked| !parked);
         let start = self.start();
         let (given, unread) = if is_live { (self.record.given(), Vec::new()) } else { self.look() };
         self.program.copy_from(start, given.from_program, &mut self.queued);
-        let state = self.state();
-        let queues = Queues::new(&unread, &self.queued);
+        let (state, queues) = (self.state(), Queues::new(&unread, &self.queued));
         let outcome = if is_live {
             sidestep_repair::finish(socket, &state, &queues)
         } else {
             self.record.begin_returning(given);
-            give_back(socket, &state, &queues)
+            sidestep_repair::give_back(socket, &state, &queues)
         };
-        let outcome = match outcome {
+        match outcome {
+            Ok(()) => {}
             Err(GiveBackError::Live { unqueued, source }) => {
-                send_rest(socket, &self.queued[self.queued.len() - unqueued..])
-                    .map_err(|unqueued| GiveBackError::Live { unqueued, source })
+                let rest = &self.queued[self.queued.len() - unqueued..];
+                send_rest(socket, rest).map_err(|unqueued| GiveBackError::Live { unqueued, source })?;
             }
-            other => other,
-        };
+            Err(error) => {
+                if !is_stranded(&error) {
+                    abandon(self.program, socket);
+                }
+                return Err(error);
+            }
+        }
         // A program that violates the protocol gets what is consistent.
         let _ = self.program.hand_over(socket, start.saturating_add(given.from_program), given.unread as usize);
-        (self.program, outcome)
+        Ok(())
     }
 
     /// Position of the program's first byte that is not acknowledged.
@@ -113,19 +152,6 @@ impl Handover<'_> {
         state.window.rcv_wnd = progress.rcv_edge.since_or_zero(progress.rcv_acked);
         state
     }
-}
-
-/// Tries twice. A connection that the kernel does not accept ends, as the program then finds: with ECONNABORTED.
-fn give_back(socket: BorrowedFd, state: &State, queues: &Queues) -> Result<(), GiveBackError> {
-    let outcome = match sidestep_repair::give_back(socket, state, queues) {
-        Err(GiveBackError::Parked(_) | GiveBackError::Detached(_)) => sidestep_repair::give_back(socket, state, queues),
-        other => other,
-    };
-    if let Err(GiveBackError::Parked(_) | GiveBackError::Detached(_) | GiveBackError::Impossible(_)) = outcome {
-        // If this fails, too, nothing is left to do.
-        let _ = sidestep_repair::abandon(socket);
-    }
-    outcome
 }
 
 /// Sends the last bytes, which did not fit into the send queue. The program's own follow them. Err: so many were not sent.

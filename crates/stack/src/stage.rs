@@ -1,6 +1,7 @@
 //! A connection on its way to the stack.
 
 use crate::carried::Carried;
+use crate::cause::Cause;
 use crate::program::Program;
 use crate::record::Record;
 use crate::subject::Subject;
@@ -16,7 +17,9 @@ pub enum Stage {
     Entering(Program, Record, u64),
     /// The stack carries it.
     Carried(Box<Carried>),
-    /// The program goes on without the stack.
+    /// It is to go back for this reason, since this time, but the kernel has no way to the peer at present.
+    Stranded(Box<Carried>, Cause, u64),
+    /// Within a change of stages only.
     Over,
 }
 

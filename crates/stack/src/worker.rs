@@ -1,6 +1,7 @@
 //! The worker: one thread that serves the broker, the programs' rings and the device.
 
 mod broker;
+mod paths;
 mod steps;
 
 use crate::cause::Cause;
@@ -16,11 +17,12 @@ use crate::subject::Subject;
 use crate::timers::{Timers, now};
 use crate::wait::Wait;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
 use rustix::time::Timespec;
 use sidestep_abi::page::Page;
 use sidestep_broker::closing::Closing;
+use sidestep_device::watch::Watch;
 use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
 use sidestep_tcp::{Tuple, complete_checksum};
@@ -64,6 +66,9 @@ pub struct Worker {
     control: Control,
     custody: Custody,
     grace: Grace,
+    watch: Watch,
+    /// When the kernel is next told which neighbours are in use.
+    refresh_at: u64,
     ledger: Rc<Ledger>,
     /// Records that no connection uses.
     free: Vec<u32>,
@@ -97,6 +102,8 @@ impl Worker {
             ledger: Rc::new(ledger),
             closing: Closing::new(),
             grace: Grace::start().map_err(failed("start a thread"))?,
+            watch: Watch::open().map_err(Error::Watch)?,
+            refresh_at: 0,
             links: HashMap::new(),
             wanted: HashMap::new(),
             conns: HashMap::new(),
@@ -118,7 +125,7 @@ impl Worker {
             other => other,
         };
         let all: Vec<u64> = self.conns.keys().copied().collect();
-        all.into_iter().for_each(|id| self.end(id, &Cause::Ending, None));
+        all.into_iter().for_each(|id| self.end(id, Cause::Ending, None));
         result.map(|()| self.totals)
     }
 
@@ -145,7 +152,7 @@ impl Worker {
         if self.turns.is_multiple_of(KEEPER_TURNS) && self.custody.is_over() {
             return Err(Error::Over);
         }
-        let mut has_worked = self.turns.is_multiple_of(BROKER_TURNS) && self.hear_broker()?;
+        let mut has_worked = self.turns.is_multiple_of(BROKER_TURNS) && (self.hear_broker()? | self.hear_changes()?);
         has_worked |= self.hear_frames();
         has_worked |= self.hear_programs();
         let time = now();
@@ -157,7 +164,8 @@ impl Worker {
             self.advance(id);
         }
         for queue in &mut self.device.queues {
-            queue.sender.kick()?;
+            // What a device that is down does not send is sent again. That it is down is heard as a change.
+            let _ = queue.sender.kick();
         }
         Ok(has_worked)
     }
@@ -166,7 +174,7 @@ impl Worker {
         if self.custody.is_over() {
             return Err(Error::Over);
         }
-        if self.hear_broker()? {
+        if self.hear_broker()? || self.hear_changes()? {
             return Ok(());
         }
         doorbell::arm(self.links.values().map(|link| link.bell()));
@@ -177,8 +185,9 @@ impl Worker {
         let timeout =
             left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
         let (broker, bell, news) = (self.control.news(), self.control.bell(), self.grace.news());
-        let mut fds: Vec<PollFd> =
-            [broker, bell, news, self.custody.news()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).into();
+        let mut fds: Vec<PollFd> = [broker, bell, news, self.custody.news(), self.watch.as_fd()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .into();
         fds.extend(self.device.queues.iter().map(|queue: &Queue| PollFd::new(queue, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(io::Errno::INTR) => {}
@@ -208,7 +217,7 @@ impl Worker {
         }
         for (whose, frame) in left {
             match whose {
-                Some((id, cause)) => self.end(id, &cause, Some(frame)),
+                Some((id, cause)) => self.end(id, cause, Some(frame)),
                 None => self.inject(frame),
             }
         }

@@ -4,6 +4,7 @@ use super::Worker;
 use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
 use crate::error::chain;
+use crate::handover::{abandon, is_stranded};
 use crate::program::Program;
 use crate::record::{Ends, Record};
 use crate::stage::{Conn, Stage};
@@ -21,6 +22,10 @@ const LOOKS: u32 = 9;
 const PAUSE: u64 = 500_000;
 /// Each return doubles that, so often: to a minute.
 const PAUSES: u32 = 7;
+/// Microseconds between tries to give back a connection to whose peer the kernel has no way.
+const AGAIN: u64 = 20_000;
+/// Microseconds after which such a connection is given up.
+const STRANDED: u64 = 120_000_000;
 /// Microseconds after which a connection that the stack has carried counts as well-behaved.
 const STEADY: u64 = 10_000_000;
 /// Microseconds that a grace period may take.
@@ -35,7 +40,7 @@ impl Worker {
         let result = conns.get_mut(&id).map_or(Ok(()), |conn| self.step(conn, id));
         self.conns = conns;
         if let Err(cause) = result {
-            self.end(id, &cause, None);
+            self.end(id, cause, None);
         }
     }
 
@@ -85,6 +90,7 @@ impl Worker {
                 }
                 program.notify();
             }
+            Stage::Stranded(..) => return Err(Cause::Path),
             Stage::Over => {}
         }
         self.timers.set(id, Some(time + LOOK));
@@ -98,8 +104,11 @@ impl Worker {
         let mut carried = match Carried::take(program, record, conn.subject.socket.as_fd(), &conn.subject.path, time) {
             Ok(carried) => Box::new(carried),
             Err(failed) => {
-                let NotCarried { program, record, cause } = *failed;
-                conn.stage = Stage::Entering(program, record, since);
+                let (stage, cause) = match *failed {
+                    NotCarried::Kernel(program, record, cause) => (Stage::Entering(*program, record, since), cause),
+                    NotCarried::Emptied(carried, cause) => (Stage::Carried(carried), cause),
+                };
+                conn.stage = stage;
                 return Err(cause);
             }
         };
@@ -124,45 +133,66 @@ impl Worker {
     }
 
     /// The stack no longer carries the connection. `frame`: the kernel is to judge it.
-    pub(super) fn end(&mut self, id: u64, cause: &Cause, frame: Option<Vec<u8>>) {
+    pub(super) fn end(&mut self, id: u64, cause: Cause, frame: Option<Vec<u8>>) {
         let Some(mut conn) = self.conns.remove(&id) else { return };
-        self.say(&format!("{} back to the kernel: {}", conn.subject.remote, chain(cause)));
+        conn.held.extend(frame);
+        let (program, record, cause) = match self.give_back(&mut conn, cause) {
+            Ok(given) => given,
+            Err((carried, cause, since)) => {
+                conn.stage = Stage::Stranded(carried, cause, since);
+                self.timers.set(id, Some(now() + AGAIN));
+                self.conns.insert(id, conn);
+                return;
+            }
+        };
+        self.say(&format!("{} back to the kernel: {}", conn.subject.remote, chain(&cause)));
         self.count(|page| page::count_reason(page, cause.reason()));
-        let left = self.give_back(&mut conn);
-        if let Some((program, _)) = &left {
-            program.set_reason(cause.reason());
-        }
+        program.set_reason(cause.reason());
         let Subject { local, remote, .. } = conn.subject;
         // What fails here is the device's end.
         let _ = self.device.taken.remove(&sidestep_device::Tuple::new(local, remote));
-        conn.held.drain(..).chain(frame).for_each(|frame| self.inject(frame));
+        conn.held.drain(..).for_each(|frame| self.inject(frame));
         self.by_tuple.remove(&Tuple::new(local, remote));
-        match left {
-            Some((program, record)) if cause.passes() => self.rest(id, conn, program, record),
-            left => self.release(id, conn, left),
-        }
+        if cause.passes() { self.rest(id, conn, program, record) } else { self.release(id, conn, &program) }
     }
 
-    /// The kernel carries the connection. None: it cannot.
-    fn give_back(&mut self, conn: &mut Conn) -> Option<(Program, Record)> {
-        match std::mem::replace(&mut conn.stage, Stage::Over) {
-            Stage::Carried(carried) => {
-                self.totals.returned += 1;
-                self.count(page::count_returned);
-                let (program, record, given) = carried.give_back(conn.subject.socket.as_fd());
-                if let Err(error) = &given {
-                    eprintln!("sidestep-stack: {}: {}", conn.subject.remote, chain(error));
-                }
-                given.is_ok().then_some((program, record))
-            }
+    /// The kernel carries the connection, or it has ended. Err: not now; since this time.
+    fn give_back(
+        &mut self,
+        conn: &mut Conn,
+        cause: Cause,
+    ) -> Result<(Program, Record, Cause), (Box<Carried>, Cause, u64)> {
+        let time = now();
+        let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
+            Stage::Carried(carried) => (carried, cause, time),
+            Stage::Stranded(carried, first, since) => (carried, if cause.passes() { first } else { cause }, since),
             Stage::Assigned(mut program, record, _)
             | Stage::Diverted(mut program, record, ..)
             | Stage::Entering(mut program, record, _) => {
                 program.give_up();
-                Some((program, record))
+                return Ok((program, record, cause));
             }
-            Stage::Over => None,
+            Stage::Over => unreachable!("every change of stages leaves one"),
+        };
+        let socket = conn.subject.socket.as_fd();
+        let given = carried.give_back(socket);
+        let is_lost = match &given {
+            Ok(()) => false,
+            Err(error) if is_stranded(error) && time < since + STRANDED && !matches!(cause, Cause::Ending) => {
+                return Err((carried, cause, since));
+            }
+            Err(error) => {
+                eprintln!("sidestep-stack: {}: {}", conn.subject.remote, chain(error));
+                true
+            }
+        };
+        self.totals.returned += 1;
+        self.count(page::count_returned);
+        let (mut program, record) = carried.into_parts();
+        if is_lost {
+            abandon(&mut program, socket);
         }
+        Ok((program, record, if is_lost { Cause::Left } else { cause }))
     }
 
     /// The connection may be taken again, but not at once: in the kernel its congestion control begins anew each time.
@@ -180,18 +210,14 @@ impl Worker {
     }
 
     /// The stack has nothing to do with the connection any more.
-    fn release(&mut self, id: u64, conn: Conn, left: Option<(Program, Record)>) {
-        if let Some((program, _)) = &left {
-            self.count(|page| page::count_bytes(page, program.bytes()));
-        }
+    fn release(&mut self, id: u64, conn: Conn, program: &Program) {
+        self.count(|page| page::count_bytes(page, program.bytes()));
         Record::new(self.ledger.clone(), conn.number).free();
         self.by_slot.remove(&(conn.place.0, conn.place.2 as usize));
         self.timers.set(id, None);
         self.closing.close(conn.subject.socket);
         // The keeper closes the last copy, and says so to the program. One that has ended has none; the next turn finds that out.
-        if self.custody.drop_socket(conn.number).is_err()
-            && let Some((program, _)) = left
-        {
+        if self.custody.drop_socket(conn.number).is_err() {
             program.set_copied(false);
         }
         self.control.release(conn.place);

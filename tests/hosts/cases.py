@@ -1,0 +1,242 @@
+"""What connections between two hosts must survive. Every byte is compared, and each case says how many connections the stacks must
+have taken."""
+
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+from testkit.failure import Failure
+from testkit.wait import until
+
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def exchanged(hosts, *options, **named):
+    if hosts.exchange(*options, **named) == 0:
+        raise Failure("not a byte came back")
+
+
+def must_have_taken(host, least):
+    taken, returned = host.stop_stack()
+    if taken < least or not least and taken:
+        raise Failure(f"the stack of {host.name} has taken {taken} connections; it must take {least}")
+    if returned != taken:
+        raise Failure(f"the stack of {host.name} has taken {taken} connections and given back {returned}")
+
+
+@case
+def kernel_at_both_ends(hosts, seed):
+    exchanged(hosts, "--connections", "8", "--rounds", "100", "--seed", seed)
+
+
+@case
+def stack_at_both_ends(hosts, seed):
+    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed), 12)
+
+
+@case
+def status_tells_of_the_stack(hosts, seed):
+    hosts.server.start_stack()
+
+    def look():
+        def carried():
+            connections = hosts.server.status()["connections"]
+            return [one for one in connections if all(way["carrier"] == "stack" for way in one["directions"])]
+        until(carried, "connections by stack in `sidestep status`", 10)
+
+    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--pause", "1", "--seed", seed, meanwhile=look)
+    processes = [one for one in hosts.server.status()["processes"] if one["exe"].endswith("/sidestep-stack")]
+    if len(processes) != 1 or processes[0]["upgraded"] < 4 or processes[0]["ring_tx"] == 0 or not processes[0]["reasons"]:
+        raise Failure(f"`sidestep status` does not tell of the stack's work: {processes}")
+    must_have_taken(hosts.server, 4)
+
+
+@case
+def other_devices_stay_with_the_kernel(hosts, seed):
+    """The stack was given a device by which no packet leaves."""
+    hosts.server.namespace.ip("link add other0 type veth peer name other1")
+    hosts.server.namespace.ip("link set other0 up")
+    hosts.server.start_stack(device="other0")
+    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+    reasons = hosts.server.status()["reasons"]
+    if reasons.get("other-device", 0) < 4:
+        raise Failure(f"reasons: {reasons}")
+    must_have_taken(hosts.server, 0)
+
+
+@case
+def stack_at_both_ends_ipv6(hosts, seed):
+    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed, family=6), 12)
+
+
+def both(hosts, work, least):
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+    work()
+    for host in (hosts.client, hosts.server):
+        must_have_taken(host, least)
+
+
+@case
+def stack_at_the_server(hosts, seed):
+    hosts.server.start_stack()
+    exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed)
+    must_have_taken(hosts.server, 12)
+
+
+@case
+def stack_at_the_client(hosts, seed):
+    hosts.client.start_stack()
+    exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed)
+    must_have_taken(hosts.client, 12)
+
+
+@case
+def stacks_that_come_and_go(hosts, seed):
+    """Each connection is given back in mid-stream, on the same descriptor."""
+    taken = []
+
+    def in_turns():
+        for _ in range(4):
+            for host in (hosts.client, hosts.server):
+                host.start_stack()
+            time.sleep(1)  # for how long they carry: what they have taken by then is checked
+            taken.extend(host.stop_stack() for host in (hosts.client, hosts.server))
+
+    exchanged(hosts, "--connections", "16", "--rounds", "1500", "--pause", "2", "--seed", seed, meanwhile=in_turns)
+    if sum(number for number, _ in taken) < 12 or any(number != returned for number, returned in taken):
+        raise Failure(f"taken and given back: {taken}")
+
+
+@case
+def taken_again(hosts, seed):
+    """What was detached goes back to the kernel, and is carried again after attach."""
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def detach_and_attach():
+        for host in (hosts.client, hosts.server):
+            time.sleep(1.5)  # for how long they carry
+            host.command("detach", "--all")
+            time.sleep(0.3)  # for how long the kernel carries
+            host.command("attach", "--all")
+
+    exchanged(hosts, "--connections", "8", "--rounds", "3000", "--pause", "1", "--seed", seed, meanwhile=detach_and_attach)
+    for host in (hosts.client, hosts.server):
+        must_have_taken(host, 11)
+
+
+@case
+def devices_and_neighbours_that_change(hosts, seed):
+    """The cable is cut for a moment, over and over; then the neighbour gets another link address. The kernel waits, and goes on."""
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def disturb():
+        for host in (hosts.client, hosts.server):
+            time.sleep(1)  # for how long they carry
+            host.namespace.ip(f"link set {host.device} down")
+            time.sleep(0.3)  # for how long the cable is cut
+            host.namespace.ip(f"link set {host.device} up")
+            host.namespace.ip(f"-6 address replace {host.addresses[6]}/64 dev {host.device} nodad")
+        time.sleep(1.5)  # for how long they carry
+        hosts.server.namespace.ip(f"link set {hosts.server.device} address 02:00:00:00:00:77")
+        hosts.server.namespace.ip(f"link set {hosts.server.device} arp off")
+        hosts.server.namespace.ip(f"link set {hosts.server.device} arp on")
+
+    exchanged(hosts, "--connections", "8", "--rounds", "2500", "--pause", "1", "--seed", seed, meanwhile=disturb)
+    for host in (hosts.client, hosts.server):
+        must_have_taken(host, 11)
+
+
+@case
+def few_capabilities_are_enough(hosts, seed):
+    """The stack has those of its unit. Its server has a privileged port, which a give-back binds."""
+    hosts.server.start_stack(confined=True)
+    exchanged(hosts, "--connections", "8", "--rounds", "400", "--seed", seed, port=80)
+    must_have_taken(hosts.server, 6)
+
+
+LIVELY = ("--connections", "24", "--rounds", "150", "--pause", "1", "--lives")
+
+
+@case
+def killed_workers(hosts, seed):
+    """SIGKILL at any instruction: the keeper gives the connections back, and starts another worker."""
+    chosen = random.Random(int(seed))
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def kill():
+        for _ in range(6):
+            time.sleep(chosen.uniform(0.1, 0.6))  # any moment
+            chosen.choice((hosts.client, hosts.server)).kill_worker()
+
+    exchanged(hosts, *LIVELY, "24", "--seed", seed, meanwhile=kill)
+    restored = hosts.client.restored() + hosts.server.restored()
+    taken = sum(host.stop_stack()[0] for host in (hosts.client, hosts.server))
+    if restored < 16 or taken < 16:
+        raise Failure(f"the keepers have given back {restored} connections, and the last workers have taken {taken}")
+
+
+@case
+def replaced_workers(hosts, seed):
+    """SIGHUP: the worker gives everything back, and the next one takes new connections."""
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def replace():
+        for host in (hosts.client, hosts.server):
+            worker = host.worker()
+            time.sleep(1)  # for how long it carries
+            os.kill(host.stack.pid, signal.SIGHUP)
+            until(lambda host=host, worker=worker: host.worker() != worker, "another worker", 10, host.stack.must_run)
+
+    exchanged(hosts, *LIVELY, "12", "--seed", seed, meanwhile=replace)
+    for host in (hosts.client, hosts.server):
+        if host.restored():
+            raise Failure(f"a worker of {host.name} has left {host.restored()} connections to the keeper")
+        must_have_taken(host, 16)
+
+
+@case
+def killed_keeper(hosts, seed):
+    """The worker gives everything back, and ends."""
+    hosts.server.start_stack()
+    stack = hosts.server.stack
+
+    def kill():
+        worker = hosts.server.worker()
+        time.sleep(2)  # for how long it carries
+        os.kill(stack.pid, signal.SIGKILL)
+        stack.popen.wait(10)
+        until(lambda: not Path(f"/proc/{worker}").exists(), "the worker to end", 10)
+
+    exchanged(hosts, *LIVELY, "12", "--seed", seed, meanwhile=kill)
+    said = re.search(r"taken (\d+), given back (\d+)", stack.output())
+    if not said or int(said[1]) < 8 or said[1] != said[2]:
+        raise Failure(f"the worker has not given back what it had taken:\n{stack.tail()}")
+    hosts.server.stack = None
+
+
+@case
+def another_broker(hosts, seed):
+    """The stack gives everything back when the broker ends, and joins the next one."""
+    hosts.server.start_stack()
+
+    def exchange_broker():
+        time.sleep(1)  # for how long it carries
+        hosts.server.broker.stop()
+        hosts.server.start_broker()
+
+    exchanged(hosts, *LIVELY, "12", "--seed", seed, meanwhile=exchange_broker)
+    until(lambda: "another one is started" in hosts.server.stack.output(), "the stack to go on", 10)
+    hosts.server.stop_stack()

@@ -1,0 +1,150 @@
+"""Two hosts: network namespaces of their own on one cable, each with a broker, and a stack if it is to have one."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from testkit.failure import Failure
+from testkit.namespaces import Namespace, link
+from testkit.paths import ROOT, built
+from testkit.process import Process
+from testkit.testbed import Testbed
+from testkit.wait import until
+
+PEER = Path(__file__).with_name("peer.py")
+PORT = 9000
+
+
+def capabilities():
+    """Those that the unit of the stack permits."""
+    unit = (ROOT / "dist" / "systemd" / "sidestep-stack.service").read_text()
+    words = re.search(r"^CapabilityBoundingSet=(.+)$", unit, re.MULTILINE)[1].split()
+    # The unit's LimitMEMLOCK, which a test cannot raise everywhere.
+    return [*(word.removeprefix("CAP_").lower() for word in words), "ipc_lock"]
+
+
+class Host:
+    """A host: a namespace with a broker, and a stack if it is to have one."""
+
+    def __init__(self, bed, name, number):
+        self.bed = bed
+        self.name = name
+        self.namespace = Namespace(name)
+        bed.stack.callback(self.namespace.remove)
+        self.device = f"{name}0"
+        self.addresses = {4: f"10.9.0.{number}", 6: f"fd09::{number}"}
+        self.stack = None
+
+    def start_broker(self):
+        broker = self.broker = self.process("broker", [self.bed.programs_in / "sidestepd"])
+        until(lambda: subprocess.run(self.around([self.bed.programs_in / "sidestep", "status"]),
+                                     capture_output=True).returncode == 0, "the broker to answer", 10, broker.must_run)
+
+    def command(self, *words):
+        """Runs a command of `sidestep`."""
+        done = subprocess.run(self.around([self.bed.programs_in / "sidestep", *words]), capture_output=True, text=True,
+                              env=self.bed.env)
+        if done.returncode:
+            raise Failure(f"sidestep {' '.join(words)}: {done.stderr}")
+        return done.stdout
+
+    def status(self):
+        return json.loads(self.command("status", "--json"))
+
+    def start_stack(self, *options, device=None, confined=False):
+        ready = self.bed.directory / f"{self.name}.ready"
+        ready.unlink(missing_ok=True)
+        words = [self.bed.stack_program, "--device", device or self.device, "--ready-file", ready, "--verbose"]
+        if confined:
+            words = ["setpriv", "--bounding-set", "-all," + ",".join(f"+{name}" for name in capabilities()), *words]
+        self.stack = self.process("stack", [*words, *options])
+        until(ready.exists, "the stack to serve", 20, self.stack.must_run)
+
+    def stop_stack(self):
+        """Ends the stack. Returns how many connections it has taken, and how many it has given back."""
+        self.stack.stop()
+        said = re.findall(r"taken (\d+), given back (\d+)", self.stack.output())
+        if not said:
+            raise Failure(f"the stack of {self.name} has not said what it has taken:\n{self.stack.tail()}")
+        self.stack = None
+        return tuple(sum(int(numbers[n]) for numbers in said) for n in (0, 1))
+
+    def worker(self):
+        """Pid of the stack's worker."""
+        def first_child():
+            return Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()
+        return int(until(first_child, f"the stack of {self.name} to have a worker", 10, self.stack.must_run)[0])
+
+    def kill_worker(self):
+        """Ends the worker as a crash would."""
+        worker = self.worker()
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: self.worker() != worker, "another worker", 10, self.stack.must_run)
+
+    def restored(self):
+        """Number of connections that the keeper has given back in place of its workers."""
+        return sum(map(int, re.findall(r"the keeper has given (\d+) connections back", self.stack.output())))
+
+    def around(self, words):
+        return self.namespace.around(words)
+
+    def process(self, role, words):
+        process = Process(f"{role} of {self.name}", self.around(words), self.bed.log(f"{role}-{self.name}"), self.bed.env)
+        self.bed.started.append(process)
+        return process
+
+    def program(self, role, words):
+        """A program under `sidestep run`. On a busy machine operations are too far apart for the default threshold."""
+        run = [self.bed.programs_in / "sidestep", "run", "--upgrade-after", "8ops", "--"]
+        return self.process(role, [*run, *words])
+
+
+class Hosts(Testbed):
+    """Two hosts on one cable."""
+
+    def __init__(self, stack_program, keep):
+        super().__init__(("ip", "nsenter"), "test", keep)
+        self.stack_program = stack_program
+        self.started = []
+        self.logs = 0
+
+    def log(self, name):
+        self.logs += 1
+        return self.directory / f"{self.logs:03}-{name}.log"
+
+    def start(self):
+        super().start()
+        self.stack.callback(self.end_all)
+        self.programs_in = built("release", "sidestep", "sidestepd", "libsidestep.so")
+        self.client, self.server = Host(self, "left", 1), Host(self, "right", 2)
+        link(self.client.namespace, self.client.device, self.server.namespace, self.server.device)
+        for host in (self.client, self.server):
+            host.namespace.ip(f"address add {host.addresses[4]}/24 dev {host.device}")
+            host.namespace.ip(f"-6 address add {host.addresses[6]}/64 dev {host.device} nodad")
+            host.start_broker()
+
+    def end_all(self):
+        for process in reversed(self.started):
+            process.popen.terminate()
+            process.destroy()
+
+    def exchange(self, *options, family=4, port=PORT, meanwhile=None):
+        """Runs the client against the server. Returns the number of bytes that came back."""
+        address = self.server.addresses[family]
+        server = self.server.program("server", [sys.executable, PEER, "serve", address, port])
+        reached = lambda: subprocess.run(  # noqa: E731 - it is used once
+            self.client.around(["bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}"]), capture_output=True).returncode == 0
+        until(reached, "the server to listen", 20, server.must_run)
+        client = self.client.program("client", [sys.executable, PEER, "run", address, port, *options])
+        if meanwhile:
+            meanwhile()
+        client.wait(90)
+        server.destroy()
+        said = json.loads(client.output().strip().splitlines()[-1])
+        if said["wrong"]:
+            raise Failure(f"{len(said['wrong'])} connections went wrong: {said['wrong'][:3]}")
+        return said["bytes"]
