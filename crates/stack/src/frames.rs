@@ -1,9 +1,10 @@
-//! Which connection a frame belongs to.
+//! Which connection a frame belongs to, and frames that are the kernel's.
 
 use crate::cause::Cause;
 use crate::stage::{Conn, Stage};
 use crate::timers::now;
-use sidestep_tcp::{Checksums, Segment, Tuple};
+use sidestep_device::Injector;
+use sidestep_tcp::{Checksums, Segment, Tuple, split};
 use std::collections::{BTreeSet, HashMap};
 
 /// Frames that are kept for a connection while it is being taken. The peer sends further ones again.
@@ -26,4 +27,13 @@ pub fn deliver(
         conn.held.push(frame.to_vec());
     }
     Ok(())
+}
+
+/// Hands a frame to the kernel. What is lost here is sent again by the peer.
+pub fn inject(injector: &Injector, frame: &[u8]) {
+    match split(frame, Injector::LIMIT) {
+        Ok(pieces) => pieces.iter().for_each(|piece| drop(injector.inject(piece))),
+        // Not TCP, or damaged: the kernel judges.
+        Err(_) => drop(injector.inject(frame)),
+    }
 }

@@ -2,6 +2,7 @@
 //! nothing. When the worker ends, in whatever way, it gives every connection back to the kernel, and starts another worker.
 
 use crate::error::{Error, failed};
+use crate::frames::inject;
 use crate::held::Held;
 use crate::ledger::Ledger;
 use crate::passing;
@@ -11,7 +12,6 @@ use rustix::io::{self, FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use sidestep_broker::wire::{self, Incoming};
 use sidestep_device::{Device, Parts, Tuple, wait_for_programs};
-use sidestep_tcp::complete_checksum;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -216,11 +216,7 @@ fn inject_all(device: &mut Device) {
                 break;
             }
             for frame in batch.frames() {
-                let mut frame = frame.to_vec();
-                if complete_checksum(&mut frame).is_ok() {
-                    // A frame that is lost is sent again.
-                    let _ = injector.inject(&frame);
-                }
+                inject(injector, &frame.to_vec());
             }
         }
     }

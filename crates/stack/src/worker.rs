@@ -8,7 +8,7 @@ use crate::cause::Cause;
 use crate::control::Control;
 use crate::custody::Custody;
 use crate::error::{Error, failed};
-use crate::frames::deliver;
+use crate::frames::{deliver, inject};
 use crate::grace::Grace;
 use crate::ledger::Ledger;
 use crate::link::Link;
@@ -25,7 +25,7 @@ use sidestep_broker::closing::Closing;
 use sidestep_device::watch::Watch;
 use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
-use sidestep_tcp::{Tuple, complete_checksum};
+use sidestep_tcp::Tuple;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::Instant;
@@ -218,17 +218,14 @@ impl Worker {
         for (whose, frame) in left {
             match whose {
                 Some((id, cause)) => self.end(id, cause, Some(frame)),
-                None => self.inject(frame),
+                None => self.inject(&frame),
             }
         }
         has_heard
     }
 
-    fn inject(&self, mut frame: Vec<u8>) {
-        if complete_checksum(&mut frame).is_ok() {
-            // A frame that is lost is sent again.
-            let _ = self.device.injector.inject(&frame);
-        }
+    fn inject(&self, frame: &[u8]) {
+        inject(&self.device.injector, frame);
     }
 
     fn hear_programs(&mut self) -> bool {

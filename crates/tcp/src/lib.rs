@@ -52,3 +52,4 @@ pub use tuple::Tuple;
 pub use wire::frame::{Fields, Headers, Link, MixedFamilies, WriteError};
 pub use wire::options::{Options, Timestamps};
 pub use wire::parse::{Checksums, Flags, FrameError, Segment, complete_checksum};
+pub use wire::split::split;

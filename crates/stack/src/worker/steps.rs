@@ -49,7 +49,8 @@ impl Worker {
         let socket = conn.subject.socket.as_fd();
         match &mut conn.stage {
             Stage::Carried(carried) => {
-                let queue = &mut self.device.queues[0];
+                let queues = self.device.queues.len();
+                let queue = &mut self.device.queues[id as usize % queues];
                 let mut frames = queue.sender.outgoing();
                 let sent = carried.send(&mut frames, time);
                 frames.submit();
@@ -138,8 +139,8 @@ impl Worker {
         conn.held.extend(frame);
         let (program, record, cause) = match self.give_back(&mut conn, cause) {
             Ok(given) => given,
-            Err((carried, cause, since)) => {
-                conn.stage = Stage::Stranded(carried, cause, since);
+            Err(stranded) => {
+                conn.stage = *stranded;
                 self.timers.set(id, Some(now() + AGAIN));
                 self.conns.insert(id, conn);
                 return;
@@ -151,17 +152,13 @@ impl Worker {
         let Subject { local, remote, .. } = conn.subject;
         // What fails here is the device's end.
         let _ = self.device.taken.remove(&sidestep_device::Tuple::new(local, remote));
-        conn.held.drain(..).for_each(|frame| self.inject(frame));
+        conn.held.drain(..).for_each(|frame| self.inject(&frame));
         self.by_tuple.remove(&Tuple::new(local, remote));
         if cause.passes() { self.rest(id, conn, program, record) } else { self.release(id, conn, &program) }
     }
 
-    /// The kernel carries the connection, or it has ended. Err: not now; since this time.
-    fn give_back(
-        &mut self,
-        conn: &mut Conn,
-        cause: Cause,
-    ) -> Result<(Program, Record, Cause), (Box<Carried>, Cause, u64)> {
+    /// The kernel carries the connection, or it has ended. Err: not now.
+    fn give_back(&mut self, conn: &mut Conn, cause: Cause) -> Result<(Program, Record, Cause), Box<Stage>> {
         let time = now();
         let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
             Stage::Carried(carried) => (carried, cause, time),
@@ -179,7 +176,7 @@ impl Worker {
         let is_lost = match &given {
             Ok(()) => false,
             Err(error) if is_stranded(error) && time < since + STRANDED && !matches!(cause, Cause::Ending) => {
-                return Err((carried, cause, since));
+                return Err(Box::new(Stage::Stranded(carried, cause, since)));
             }
             Err(error) => {
                 eprintln!("sidestep-stack: {}: {}", conn.subject.remote, chain(error));

@@ -4,3 +4,4 @@ pub mod checksum;
 pub mod frame;
 pub mod options;
 pub mod parse;
+pub mod split;

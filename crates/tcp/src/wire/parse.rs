@@ -230,8 +230,18 @@ impl<'f> Packet<'f> {
         pseudo(self.addresses, self.tcp.len())
     }
 
+    /// Bytes of the frame before the TCP header.
+    pub fn tcp_at(&self) -> usize {
+        self.tcp_at
+    }
+
+    /// Bytes of the TCP header, as it says itself. [`Packet::segment`] checks that.
+    pub fn tcp_header_len(&self) -> usize {
+        usize::from(self.tcp[12] >> 4) * 4
+    }
+
     #[inline]
-    fn segment(&self) -> Result<Segment<'f>, FrameError> {
+    pub fn segment(&self) -> Result<Segment<'f>, FrameError> {
         let header = self.tcp.first_chunk::<TCP_LEN>().ok_or(CUT)?;
         let len = usize::from(header[12] >> 4) * 4;
         if len < TCP_LEN {
