@@ -129,7 +129,7 @@ def taken_again(hosts, seed):
             time.sleep(0.3)  # for how long the kernel carries
             host.command("attach", "--all")
 
-    exchanged(hosts, "--connections", "8", "--rounds", "3000", "--pause", "1", "--seed", seed, meanwhile=detach_and_attach)
+    exchanged(hosts, "--connections", "8", "--rounds", "4500", "--pause", "1", "--seed", seed, meanwhile=detach_and_attach)
     for host in (hosts.client, hosts.server):
         must_have_taken(host, 11)
 
