@@ -8,6 +8,8 @@ import signal
 import time
 from pathlib import Path
 
+from hosts import Pod
+from testkit.commands import run
 from testkit.failure import Failure
 from testkit.wait import until
 
@@ -155,6 +157,34 @@ def devices_and_neighbours_that_change(hosts, seed):
     exchanged(hosts, "--connections", "8", "--rounds", "2500", "--pause", "1", "--seed", seed, meanwhile=disturb)
     for host in (hosts.client, hosts.server):
         must_have_taken(host, 11)
+
+
+@case
+def pods_are_carried(hosts, seed):
+    """A server in a network namespace behind its host: packets leave by the host's device, one router further."""
+    path = hosts.directory / "broker"
+    broker = hosts.server.process("broker", [hosts.programs_in / "sidestepd", "--address", path])
+    until(path.exists, "the broker of the pods", 10, broker.must_run)
+    pod = Pod(hosts, "pod", hosts.server, hosts.client, path)
+    for family in (4, 6):
+        hosts.server.start_stack("--broker", path)
+        exchanged(hosts, "--connections", "8", "--rounds", "600", "--seed", seed, server=pod, family=family)
+        must_have_taken(hosts.server, 6)
+
+
+@case
+def translated_addresses_stay_with_the_kernel(hosts, seed):
+    """The server's host sends what comes to another address to its own (DNAT): the client's socket knows the other address only."""
+    hosts.server.namespace.ip("address add 10.9.0.77/32 dev lo")
+    rules = "add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; " \
+            f"add rule ip nat pre ip daddr 10.9.0.77 dnat to {hosts.server.addresses[4]}"
+    run(*hosts.server.around(["nft", rules]))
+    hosts.client.namespace.ip(f"route add 10.9.0.77/32 via {hosts.server.addresses[4]}")
+    hosts.server.start_stack()
+    hosts.client.start_stack()
+    exchanged(hosts, "--connections", "4", "--rounds", "300", "--seed", seed, dialled="10.9.0.77")
+    must_have_taken(hosts.client, 4)
+    hosts.server.stop_stack()
 
 
 @case

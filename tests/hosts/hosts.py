@@ -39,8 +39,8 @@ class Host:
         self.addresses = {4: f"10.9.0.{number}", 6: f"fd09::{number}"}
         self.stack = None
 
-    def start_broker(self):
-        broker = self.broker = self.process("broker", [self.bed.programs_in / "sidestepd"])
+    def start_broker(self, *options):
+        broker = self.broker = self.process("broker", [self.bed.programs_in / "sidestepd", *options])
         until(lambda: subprocess.run(self.around([self.bed.programs_in / "sidestep", "status"]),
                                      capture_output=True).returncode == 0, "the broker to answer", 10, broker.must_run)
 
@@ -103,6 +103,28 @@ class Host:
         return self.process(role, [*run, *words])
 
 
+class Pod(Host):
+    """A network namespace behind a host, which routes for it. Its programs use the host's broker, by a path."""
+
+    def __init__(self, bed, name, host, other, broker):
+        super().__init__(bed, name, 0)
+        self.broker_path = broker
+        self.addresses = {4: "10.9.1.2", 6: "fd09:1::2"}
+        link(host.namespace, "pods0", self.namespace, "eth0")
+        for family, net, length in (("-4", "10.9.1.", 24), ("-6", "fd09:1::", 64)):
+            nodad = "nodad" if family == "-6" else ""
+            host.namespace.ip(f"{family} address add {net}1/{length} dev pods0 {nodad}")
+            self.namespace.ip(f"{family} address add {net}2/{length} dev eth0 {nodad}")
+            self.namespace.ip(f"{family} route add default via {net}1")
+            via = host.addresses[int(family[1])]
+            other.namespace.ip(f"{family} route add {net}{'0' if family == '-4' else ''}/{length} via {via}")
+        host.namespace.sysctl("ipv4/ip_forward", 1)
+        host.namespace.sysctl("ipv6/conf/all/forwarding", 1)
+
+    def around(self, words):
+        return super().around(["env", f"SIDESTEP_BROKER={self.broker_path}", *words])
+
+
 class Hosts(Testbed):
     """Two hosts on one cable."""
 
@@ -132,14 +154,16 @@ class Hosts(Testbed):
             process.popen.terminate()
             process.destroy()
 
-    def exchange(self, *options, family=4, port=PORT, meanwhile=None):
-        """Runs the client against the server. Returns the number of bytes that came back."""
-        address = self.server.addresses[family]
-        server = self.server.program("server", [sys.executable, PEER, "serve", address, port])
+    def exchange(self, *options, family=4, port=PORT, server=None, dialled=None, meanwhile=None):
+        """Runs the client against the server, by its own address or `dialled`. Returns the number of bytes that came back."""
+        serving = server or self.server
+        address = serving.addresses[family]
+        server = serving.program("server", [sys.executable, PEER, "serve", address, port])
+        to = dialled or address
         reached = lambda: subprocess.run(  # noqa: E731 - it is used once
-            self.client.around(["bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}"]), capture_output=True).returncode == 0
+            self.client.around(["bash", "-c", f"exec 3<>/dev/tcp/{to}/{port}"]), capture_output=True).returncode == 0
         until(reached, "the server to listen", 20, server.must_run)
-        client = self.client.program("client", [sys.executable, PEER, "run", address, port, *options])
+        client = self.client.program("client", [sys.executable, PEER, "run", to, port, *options])
         if meanwhile:
             meanwhile()
         client.wait(90)

@@ -12,6 +12,13 @@ struct taken_key {
 	u16 pad;
 };
 
+/* What becomes of a connection's frames. User space sets DELIVERED and OBSERVED; the same numbers are in crates/device/src/taken.rs. */
+enum taken_state {
+	DELIVERED = 1, /* to user space */
+	OBSERVED,      /* to the kernel, and the first one is noted ... */
+	SEEN,	       /* ... by this value */
+};
+
 /* User space sets the size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -39,5 +46,13 @@ static __always_inline int deliver(struct xdp_md *ctx)
 
 static __always_inline int deliver_if_taken(struct xdp_md *ctx, const struct taken_key *key)
 {
-	return bpf_map_lookup_elem(&taken, key) ? deliver(ctx) : XDP_PASS;
+	u8 *state = bpf_map_lookup_elem(&taken, key);
+
+	if (!state)
+		return XDP_PASS;
+	if (*state == DELIVERED)
+		return deliver(ctx);
+	/* User space exchanges entries, and never changes a value: this cannot overwrite DELIVERED. */
+	*state = SEEN;
+	return XDP_PASS;
 }

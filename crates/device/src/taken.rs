@@ -2,13 +2,17 @@
 
 use crate::error::{Doing, Error, Result, errno};
 use crate::tuple::{KEY, Tuple};
-use libbpf_rs::libbpf_sys::{BPF_NOEXIST, bpf_map_delete_elem, bpf_map_update_elem};
+use libbpf_rs::libbpf_sys::{BPF_ANY, bpf_map_delete_elem, bpf_map_lookup_elem, bpf_map_update_elem};
 use libbpf_rs::{MapInfo, MapType};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Size of a value in bytes. It has no meaning.
+/// Size of a value in bytes.
 const VALUE: usize = 1;
+/// The values of `enum taken_state` (crates/bpf/src/taken.h).
+const DELIVERED: u8 = 1;
+const OBSERVED: u8 = 2;
+const SEEN: u8 = 3;
 
 /// The connections whose frames come to user space.
 ///
@@ -39,15 +43,48 @@ impl Taken {
     ///
     /// [`Error::Full`], [`Error::Call`].
     pub fn add(&self, tuple: &Tuple) -> Result<()> {
-        let (key, value) = (tuple.key(), [1u8; VALUE]);
+        if self.value(tuple)? == Some(DELIVERED) { Ok(()) } else { self.set(tuple, DELIVERED) }
+    }
+
+    /// From now on the first frame of the connection is noted, and all go to the kernel. A connection whose packets come by another
+    /// device, or with other addresses, is never seen.
+    ///
+    /// # Errors
+    ///
+    /// As [`Taken::add`].
+    pub fn observe(&self, tuple: &Tuple) -> Result<()> {
+        self.set(tuple, OBSERVED)
+    }
+
+    /// Whether a frame of the connection has come since [`Taken::observe`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`].
+    pub fn is_seen(&self, tuple: &Tuple) -> Result<bool> {
+        Ok(self.value(tuple)? == Some(SEEN))
+    }
+
+    fn set(&self, tuple: &Tuple, value: u8) -> Result<()> {
+        let (key, value) = (tuple.key(), [value; VALUE]);
         // SAFETY: key and value have the sizes of the map's, and live during the call.
         let outcome = unsafe {
-            bpf_map_update_elem(self.map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), BPF_NOEXIST.into())
+            bpf_map_update_elem(self.map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), BPF_ANY.into())
         };
         match errno(outcome) {
-            Err(Errno::EXIST) => Ok(()),
             Err(Errno::TOOBIG | Errno::NOMEM) => Err(Error::Full { remote: tuple.remote }),
             other => other.doing("take a connection"),
+        }
+    }
+
+    fn value(&self, tuple: &Tuple) -> Result<Option<u8>> {
+        let (key, mut value) = (tuple.key(), [0u8; VALUE]);
+        // SAFETY: as in `set`; the call writes to `value`.
+        let outcome =
+            unsafe { bpf_map_lookup_elem(self.map.as_raw_fd(), key.as_ptr().cast(), value.as_mut_ptr().cast()) };
+        match errno(outcome) {
+            Err(Errno::NOENT) => Ok(None),
+            other => other.map(|()| Some(value[0])).doing("look for a connection"),
         }
     }
 

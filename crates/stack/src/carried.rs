@@ -5,10 +5,10 @@ use crate::handover::Handover;
 use crate::layout::QUEUE_ROOM;
 use crate::program::Program;
 use crate::record::{Kept, Origin, Record};
+use crate::subject::Subject;
 use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 use sidestep_device::Outgoing;
-use sidestep_device::path::Path;
 use sidestep_repair::{GiveBackError, Taken};
 use sidestep_tcp::{Agreed, Connection, Link, Memory, Positions, Progress, Saved, Segment, Seq, Tuple, Verdict};
 
@@ -50,14 +50,8 @@ impl Memory for Store<'_> {
 
 impl Carried {
     /// Takes the connection from the kernel. The program has entered both rings, and no packet reaches the socket.
-    pub fn take(
-        mut program: Program,
-        record: Record,
-        socket: BorrowedFd,
-        path: &Path,
-        now: u64,
-    ) -> Result<Carried, Box<NotCarried>> {
-        let (connection, taken) = match Self::taken(&mut program, &record, socket, path, now) {
+    pub fn take(mut program: Program, record: Record, subject: &Subject, now: u64) -> Result<Carried, Box<NotCarried>> {
+        let (connection, taken) = match Self::taken(&mut program, &record, subject, now) {
             Ok(both) => both,
             Err(cause) => return Err(Box::new(NotCarried::Kernel(Box::new(program), record, cause))),
         };
@@ -74,7 +68,7 @@ impl Carried {
         if carried.queued.is_empty() {
             return Ok(carried);
         }
-        match sidestep_repair::empty(socket, &state) {
+        match sidestep_repair::empty(&subject.socket, &state) {
             Ok(()) => Ok(carried),
             Err(error) => Err(Box::new(NotCarried::Emptied(Box::new(carried), Cause::Empty(error)))),
         }
@@ -83,23 +77,22 @@ impl Carried {
     fn taken(
         program: &mut Program,
         record: &Record,
-        socket: BorrowedFd,
-        path: &Path,
+        subject: &Subject,
         now: u64,
     ) -> Result<(Connection, Taken), Cause> {
-        let saved = sidestep_repair::prepare(socket).map_err(Cause::Take)?;
+        let saved = sidestep_repair::prepare(&subject.socket).map_err(Cause::Take)?;
         record.begin_taking(&saved);
         program.set_parked(true);
-        let taken = sidestep_repair::take_prepared(socket, saved).map_err(Cause::Take)?;
-        let carried = Self::resumed(socket, &taken, path, program.ring_size(), now);
+        let taken = sidestep_repair::take_prepared(&subject.socket, saved).map_err(Cause::Take)?;
+        let carried = Self::resumed(&taken, subject, program.ring_size(), now);
         if carried.is_err() {
             // Nothing has moved since, so the kernel goes on as it was.
-            let _ = sidestep_repair::undo(socket, &taken.state.saved);
+            let _ = sidestep_repair::undo(&subject.socket, &taken.state.saved);
         }
         carried.map(|connection| (connection, taken))
     }
 
-    fn resumed(socket: BorrowedFd, taken: &Taken, path: &Path, ring: usize, now: u64) -> Result<Connection, Cause> {
+    fn resumed(taken: &Taken, subject: &Subject, ring: usize, now: u64) -> Result<Connection, Cause> {
         let window = taken.state.window.rcv_wnd;
         if window as usize > ring || !taken.unread.is_empty() {
             return Err(Cause::Window { window, ring });
@@ -110,14 +103,14 @@ impl Carried {
         }
         let (local, remote) = (taken.state.local, taken.state.remote);
         let link = Link {
-            local_mac: path.source,
-            remote_mac: path.destination,
+            local_mac: subject.path.source,
+            remote_mac: subject.path.destination,
             traffic_class: taken.profile.traffic_class,
-            hops: taken.profile.hop_limit,
+            hops: taken.profile.hop_limit.saturating_sub(subject.routers),
             flow_label: 0,
         };
         let mut saved = saved(taken, ring);
-        if !sockopt::tcp_nodelay(socket).unwrap_or(true) {
+        if !sockopt::tcp_nodelay(&subject.socket).unwrap_or(true) {
             saved.agreed.options |= Agreed::NAGLE;
         }
         Connection::resume(saved, Tuple::new(local, remote), &link, now).map_err(Cause::Resume)

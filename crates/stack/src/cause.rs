@@ -51,6 +51,9 @@ pub enum Cause {
     /// The connection has changed since it was last carried.
     #[error("it cannot be carried again")]
     Declined(#[from] Declined),
+    /// Another connection has the same addresses and ports.
+    #[error("another connection, in another network namespace, has the same addresses and ports")]
+    Twice,
     /// What the frames' headers say may not be right any more.
     #[error("its route, neighbour or device has changed")]
     Path,
@@ -70,7 +73,9 @@ impl Cause {
             Cause::Left => Reason::PeerClosing,
             Cause::Violation(_) => Reason::BrokenPeer,
             Cause::Slow => Reason::NotEntered,
-            Cause::Take(_) | Cause::Empty(_) | Cause::Resume(_) | Cause::Queue { .. } => Reason::KernelOnly,
+            Cause::Take(_) | Cause::Empty(_) | Cause::Resume(_) | Cause::Twice | Cause::Queue { .. } => {
+                Reason::KernelOnly
+            }
             Cause::Declined(why) => why.reason(),
             Cause::Device(_) | Cause::Path => Reason::OtherDevice,
             Cause::Ending => Reason::StackEnded,
@@ -93,6 +98,7 @@ impl Cause {
             | Cause::Resume(_)
             | Cause::Window { .. }
             | Cause::Declined(_)
+            | Cause::Twice
             | Cause::Ending => false,
         }
     }

@@ -10,6 +10,8 @@ use crate::subject::Subject;
 pub enum Stage {
     /// The kernel carries it; it may be taken from this time on, once the program reads rings.
     Assigned(Program, Record, u64),
+    /// Its packets are looked for at the device. The kernel still gets them.
+    Observed(Program, Record),
     /// Its packets are diverted; until this grace period has passed, runs of the device's program are under way that began before.
     /// Since this time.
     Diverted(Program, Record, u64, u64),
@@ -51,6 +53,7 @@ impl Conn {
     pub fn change(&mut self, next: impl FnOnce(Program, Record) -> Stage) {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Assigned(program, record, _)
+            | Stage::Observed(program, record)
             | Stage::Diverted(program, record, ..)
             | Stage::Entering(program, record, _) => next(program, record),
             other => other,

@@ -1,10 +1,11 @@
 //! A connection that the broker has shown: whether the stack may carry it, and the way of its packets.
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use sidestep_abi::Reason;
 use sidestep_device::path::{self, NoPath, Path};
 use sidestep_repair::NotTaken;
+use sidestep_sys::tcp;
 use std::net::{IpAddr, SocketAddr};
 
 /// A connection that may be taken.
@@ -13,6 +14,8 @@ pub struct Subject {
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub path: Path,
+    /// Routers of this host on the packets' way: 1 if the socket is in another network namespace than the device.
+    pub routers: u8,
 }
 
 /// Why the stack does not carry it.
@@ -43,8 +46,8 @@ impl Declined {
 }
 
 impl Subject {
-    /// `device`: index of the device that the stack was given.
-    pub fn examine(socket: OwnedFd, device: u32) -> Result<Subject, Declined> {
+    /// `device`: index of the device that the stack was given; `namespace`: cookie of its network namespace.
+    pub fn examine(socket: OwnedFd, device: u32, namespace: Option<u64>) -> Result<Subject, Declined> {
         let local = address(getsockname(&socket).ok()).ok_or(Declined::NotConnected)?;
         let remote = address(getpeername(&socket).ok().flatten()).ok_or(Declined::NotConnected)?;
         sidestep_repair::examine(socket.as_fd())?;
@@ -52,7 +55,8 @@ impl Subject {
         if path.device != device {
             return Err(Declined::OtherDevice(path.device));
         }
-        Ok(Subject { socket, local, remote, path })
+        let routers = u8::from(tcp::namespace(socket.as_raw_fd()) != namespace);
+        Ok(Subject { socket, local, remote, path, routers })
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.

@@ -17,7 +17,7 @@ use crate::subject::Subject;
 use crate::timers::{Timers, now};
 use crate::wait::Wait;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io;
 use rustix::time::Timespec;
 use sidestep_abi::page::Page;
@@ -25,6 +25,7 @@ use sidestep_broker::closing::Closing;
 use sidestep_device::watch::Watch;
 use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
+use sidestep_sys::tcp;
 use sidestep_tcp::Tuple;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -62,6 +63,8 @@ pub struct Given {
 /// The worker.
 pub struct Worker {
     device: Device,
+    /// Cookie of the device's network namespace.
+    namespace: Option<u64>,
     wait: Wait,
     control: Control,
     custody: Custody,
@@ -94,6 +97,7 @@ impl Worker {
         let Given { device, broker, ledger, keeper } = given;
         let control = Control::join(broker, ring_size).map_err(failed("join the broker"))?;
         Ok(Worker {
+            namespace: tcp::namespace(device.queues[0].as_fd().as_raw_fd()),
             device,
             wait,
             control,

@@ -156,10 +156,14 @@ pub fn consumed(fd: i32) -> Consumed {
     Consumed::Moving
 }
 
+/// The cookie of the socket's network namespace.
+pub fn namespace(fd: i32) -> Option<u64> {
+    const SO_NETNS_COOKIE: i32 = 71;
+    option::<u64>(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).ok()
+}
+
 /// Whether two TCP sockets in one network namespace are the two ends of one connection, judged by their addresses.
 pub fn are_two_ends(a: i32, b: i32) -> bool {
-    const SO_NETNS_COOKIE: i32 = 71;
-    let namespace = |fd| option::<u64>(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).ok();
     let ends = |fd| Some((address(libc::SYS_getsockname, fd)?, address(libc::SYS_getpeername, fd)?));
     let (Some((a_local, a_remote)), Some((b_local, b_remote))) = (ends(a), ends(b)) else { return false };
     is_tcp(b) && namespace(a).is_some() && namespace(a) == namespace(b) && a_local == b_remote && a_remote == b_local

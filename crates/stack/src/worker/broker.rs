@@ -59,7 +59,7 @@ impl Worker {
 
     fn shown(&mut self, number: u64, socket: OwnedFd) {
         self.count(page::count_seen);
-        let examined = Subject::examine(socket, self.device.index());
+        let examined = Subject::examine(socket, self.device.index(), self.namespace);
         let declined = match examined {
             Ok(subject) => {
                 self.wanted.insert(number, subject);

@@ -22,7 +22,7 @@ impl Worker {
         let concerned: Vec<u64> = self
             .conns
             .iter()
-            .filter(|(_, conn)| !matches!(conn.stage, Stage::Assigned(..)))
+            .filter(|(_, conn)| !matches!(conn.stage, Stage::Assigned(..) | Stage::Observed(..)))
             .filter(|(_, conn)| changes.iter().any(|change| change.concerns(&conn.subject.path)))
             .map(|(id, _)| *id)
             .collect();

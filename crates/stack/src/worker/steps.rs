@@ -71,7 +71,20 @@ impl Worker {
                 if conn.returns > 0 {
                     conn.subject.refresh()?;
                 }
-                self.divert(conn, id, time)?;
+                self.observe(conn, id)?;
+            }
+            Stage::Observed(program, _) => {
+                program.check_wish()?;
+                let Subject { local, remote, .. } = conn.subject;
+                let tuple = sidestep_device::Tuple::new(local, remote);
+                if program.is_ready() && self.device.taken.is_seen(&tuple)? {
+                    self.device.taken.add(&tuple)?;
+                    conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
+                } else {
+                    conn.looks = (conn.looks + 1).min(LOOKS);
+                    self.timers.set(id, Some(time + (LOOK << conn.looks)));
+                    return Ok(());
+                }
             }
             Stage::Diverted(program, _, grace, since) => {
                 program.check_wish()?;
@@ -102,7 +115,7 @@ impl Worker {
         let Stage::Entering(program, record, since) = std::mem::replace(&mut conn.stage, Stage::Over) else {
             return Ok(());
         };
-        let mut carried = match Carried::take(program, record, conn.subject.socket.as_fd(), &conn.subject.path, time) {
+        let mut carried = match Carried::take(program, record, &conn.subject, time) {
             Ok(carried) => Box::new(carried),
             Err(failed) => {
                 let (stage, cause) = match *failed {
@@ -124,12 +137,18 @@ impl Worker {
         received
     }
 
-    /// The connection's packets come to the stack from now on.
-    fn divert(&mut self, conn: &mut Conn, id: u64, time: u64) -> Result<(), Cause> {
+    /// Waits for a packet of the connection at the device. One whose packets come by another device, or with other addresses than the
+    /// socket's (NAT), is never taken: its socket would get segments while it is parked.
+    fn observe(&mut self, conn: &mut Conn, id: u64) -> Result<(), Cause> {
         let Subject { local, remote, .. } = conn.subject;
-        self.by_tuple.insert(Tuple::new(local, remote), id);
-        self.device.taken.add(&sidestep_device::Tuple::new(local, remote))?;
-        conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
+        let tuple = Tuple::new(local, remote);
+        if self.by_tuple.contains_key(&tuple) {
+            return Err(Cause::Twice);
+        }
+        self.by_tuple.insert(tuple, id);
+        self.device.taken.observe(&sidestep_device::Tuple::new(local, remote))?;
+        conn.looks = 0;
+        conn.change(Stage::Observed);
         Ok(())
     }
 
@@ -150,10 +169,13 @@ impl Worker {
         self.count(|page| page::count_reason(page, cause.reason()));
         program.set_reason(cause.reason());
         let Subject { local, remote, .. } = conn.subject;
-        // What fails here is the device's end.
-        let _ = self.device.taken.remove(&sidestep_device::Tuple::new(local, remote));
+        // Another connection may have the same tuple, in another network namespace.
+        if self.by_tuple.get(&Tuple::new(local, remote)) == Some(&id) {
+            // What fails here is the device's end.
+            let _ = self.device.taken.remove(&sidestep_device::Tuple::new(local, remote));
+            self.by_tuple.remove(&Tuple::new(local, remote));
+        }
         conn.held.drain(..).for_each(|frame| self.inject(&frame));
-        self.by_tuple.remove(&Tuple::new(local, remote));
         if cause.passes() { self.rest(id, conn, program, record) } else { self.release(id, conn, &program) }
     }
 
@@ -164,6 +186,7 @@ impl Worker {
             Stage::Carried(carried) => (carried, cause, time),
             Stage::Stranded(carried, first, since) => (carried, if cause.passes() { first } else { cause }, since),
             Stage::Assigned(mut program, record, _)
+            | Stage::Observed(mut program, record)
             | Stage::Diverted(mut program, record, ..)
             | Stage::Entering(mut program, record, _) => {
                 program.give_up();
