@@ -125,7 +125,7 @@ impl Worker {
     /// Serves until the keeper wants it to end, or is gone, and gives everything back.
     pub fn run(&mut self) -> Result<Totals, Error> {
         let result = match self.serve() {
-            Err(Error::Over) => Ok(()),
+            Err(Error::Over | Error::KeeperGone(_)) => Ok(()),
             other => other,
         };
         let all: Vec<u64> = self.conns.keys().copied().collect();
