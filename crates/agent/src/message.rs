@@ -3,7 +3,8 @@
 use crate::captures::report::Report;
 use crate::settings::Settings;
 use sidestep_agent_api::{Question, Refusal, Reply, Trouble};
-use sidestep_ebpf::error::{Error, chain};
+use sidestep_ebpf::error::Error;
+use sidestep_error::chain;
 use sidestep_ebpf::events::Event;
 use sidestep_ebpf::reclaim::Reclaimed;
 use sidestep_mesh::address::Address;

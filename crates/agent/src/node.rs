@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::view::{Pods, View};
 use sidestep_agent_api::{Answer, Question, Reconcile, Source};
 use sidestep_ebpf::capture::Captures;
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use sidestep_ebpf::plane::Maps;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::choose;

@@ -7,7 +7,7 @@ use background::BackgroundError;
 use clap::Parser;
 use rustix::fd::OwnedFd;
 use sidestep_broker::broker::Settings;
-use sidestep_broker::chain::chain;
+use sidestep_error::chain;
 use sidestep_broker::config::{Config, ConfigError};
 use sidestep_broker::listen::{Address, ListenError, listen};
 use sidestep_broker::operator;

@@ -2,7 +2,7 @@
 //! receivers.
 
 use crate::broker::{Broker, Poller, Settings};
-use crate::chain::chain;
+use sidestep_error::chain;
 use crate::listen::Listener;
 pub use crate::raw::fds::pass_on_only_stdio;
 pub use crate::reload::Reload;

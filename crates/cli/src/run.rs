@@ -5,7 +5,7 @@ use crate::args::Run;
 use crate::daemon::{self, StartError};
 use crate::locate::{self, LocateError};
 use sidestep_abi::env;
-use sidestep_broker::chain::chain;
+use sidestep_error::chain;
 use sidestep_broker::config::Config;
 use sidestep_broker::listen::{Address, AddressError};
 use sidestep_broker::settings::{IoUring, RingSize, SettingError, Spin, UpgradeAfter};

@@ -3,11 +3,11 @@
 use crate::attach;
 use crate::error::{Error, Result};
 use crate::ethtool;
-use crate::netlink::request;
 use crate::path::link_mtu;
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
+use sidestep_netlink::request;
 use rustix::io::Errno;
 use std::fmt;
 

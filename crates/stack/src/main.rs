@@ -5,6 +5,7 @@ use rustix::fd::OwnedFd;
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options};
+use sidestep_error::chain;
 use sidestep_stack::error;
 use sidestep_stack::wait::Wait;
 use sidestep_stack::worker::Worker;
@@ -59,9 +60,7 @@ fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let sources = std::iter::successors(std::error::Error::source(&error), |error| error.source());
-            let text = sources.fold(error.to_string(), |text, source| format!("{text}: {source}"));
-            eprintln!("sidestep-stack: {text}");
+            eprintln!("sidestep-stack: {}", chain(&error));
             ExitCode::FAILURE
         }
     }

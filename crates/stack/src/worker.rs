@@ -3,7 +3,7 @@
 use crate::carried::Carried;
 use crate::cause::Cause;
 use crate::control::Control;
-use crate::error::{Error, chain, failed};
+use crate::error::{Error, failed};
 use crate::frames::deliver;
 use crate::grace::Grace;
 use crate::link::Link;

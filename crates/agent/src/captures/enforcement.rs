@@ -5,7 +5,7 @@ use super::controller::CaptureController;
 use super::enforcer::{EnforceError, Subject};
 use super::lifecycle::Stage;
 use super::visit::UNENFORCED;
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use sidestep_ebpf::policy::Addresses;
 use sidestep_mesh::capture::tables::PodNetwork;
 use sidestep_mesh::object::Name;

@@ -4,7 +4,7 @@ use super::{Check, limits, selftest};
 use crate::locate;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
-use sidestep_broker::chain::chain;
+use sidestep_error::chain;
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::diag::Diag;
 use sidestep_broker::listen::{Address, listen};

@@ -2,7 +2,7 @@
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use sidestep_ebpf::pins::{BPFFS, Pins};
 use sidestep_testkit::Testbed;
 use std::fs::{self, Permissions};

@@ -5,7 +5,7 @@ use super::world::{End, World};
 use crate::sockets::until;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, MapHandle};
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use sidestep_ebpf::splice;
 use std::collections::BTreeSet;
 use std::io::Write;
