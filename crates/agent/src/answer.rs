@@ -2,7 +2,7 @@
 
 use crate::message::{QueryHandle, refused};
 use sidestep_agent_api::Reply;
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};

@@ -12,7 +12,7 @@ use futures_util::future::{Either, select};
 use known::{Known, QUIET};
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;

@@ -60,7 +60,7 @@ fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, DetachError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_ebpf::error::chain;
+    use sidestep_error::chain;
 
     #[test]
     fn who_cannot_detach_is_told_who_runs_what_to_do_and_why() {

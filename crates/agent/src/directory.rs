@@ -10,7 +10,7 @@ use crate::message::{EventSink, Gone, Refresher, Source, Update};
 use files::{FileError, Files};
 use notify::event::Flag;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use sidestep_mesh::object::{Key, Object};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

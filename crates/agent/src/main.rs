@@ -46,7 +46,7 @@ mod view;
 mod words;
 
 use clap::Parser;
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use std::error::Error;
 use std::process::ExitCode;
 

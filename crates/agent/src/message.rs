@@ -3,9 +3,10 @@
 use crate::captures::report::Report;
 use crate::settings::Settings;
 use sidestep_agent_api::{Question, Refusal, Reply, Trouble};
-use sidestep_ebpf::error::{Error, chain};
+use sidestep_ebpf::error::Error;
 use sidestep_ebpf::events::Event;
 use sidestep_ebpf::reclaim::Reclaimed;
+use sidestep_error::chain;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::state::Change;
 use std::collections::BTreeSet;

@@ -235,7 +235,7 @@ fn warning(mount: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use clap::{CommandFactory, Parser};
-    use sidestep_ebpf::error::chain;
+    use sidestep_error::chain;
 
     /// The settings for these options, or the error's text.
     fn of(words: &[&str]) -> Result<Settings, String> {

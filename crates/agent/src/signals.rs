@@ -5,7 +5,7 @@ use crate::answer;
 use crate::args::Args;
 use crate::message::{Message, Refresher};
 use crate::settings::Settings;
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;

@@ -224,7 +224,7 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::chain;
+    use sidestep_error::chain;
 
     fn parse(text: &str) -> Result<Config, ConfigError> {
         Config::parse(text, "f", &|name| match name {

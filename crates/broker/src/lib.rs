@@ -16,13 +16,12 @@
 //!                                                             room      how much of a member its peers may take
 //! config    the TOML file       users  who may share memory   counted  descriptors that count for a domain
 //! operator  the socket for status, detach and attach          memory   the memory of a link, as a file
-//! client    the other end, for the command line        chain     an error and its sources in one line
+//! client    the other end, for the command line
 //! ```
 #![deny(unsafe_code)]
 
 pub mod addr;
 pub mod broker;
-pub mod chain;
 pub mod client;
 pub mod closing;
 pub mod config;

@@ -192,7 +192,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chain::chain;
+    use sidestep_error::chain;
 
     #[test]
     fn addresses_are_names_or_absolute_paths() {

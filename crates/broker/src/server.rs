@@ -2,7 +2,6 @@
 //! receivers.
 
 use crate::broker::{Broker, Poller, Settings};
-use crate::chain::chain;
 use crate::listen::Listener;
 pub use crate::raw::fds::pass_on_only_stdio;
 pub use crate::reload::Reload;
@@ -12,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::process::{Resource, Rlimit};
 use rustix::time::Timespec;
+use sidestep_error::chain;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 

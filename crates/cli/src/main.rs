@@ -21,7 +21,7 @@ mod table;
 
 use args::{Args, Command};
 use clap::{CommandFactory, FromArgMatches};
-use sidestep_broker::chain::chain;
+use sidestep_error::chain;
 use std::error::Error;
 use std::process::ExitCode;
 

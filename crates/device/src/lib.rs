@@ -37,7 +37,6 @@ mod ethtool;
 mod grace;
 mod inject;
 mod layout;
-mod netlink;
 mod parts;
 pub mod path;
 mod port;

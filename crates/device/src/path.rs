@@ -1,6 +1,5 @@
 //! Which way a connection's packets take: device, next hop, link addresses, MTU.
 
-use crate::netlink::request;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
 use netlink_packet_route::neighbour::{
@@ -8,6 +7,7 @@ use netlink_packet_route::neighbour::{
 };
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use sidestep_netlink::request;
 use std::io;
 use std::net::IpAddr;
 

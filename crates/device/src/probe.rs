@@ -3,12 +3,12 @@
 use crate::attach;
 use crate::error::{Error, Result};
 use crate::ethtool;
-use crate::netlink::request;
 use crate::path::link_mtu;
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
 use rustix::io::Errno;
+use sidestep_netlink::request;
 use std::fmt;
 
 /// NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT of linux/netdev.h.

@@ -1,6 +1,5 @@
 //! Notices when a path may have become stale.
 
-use crate::netlink::parse;
 use crate::path::{Mac, Path, is_running, link_address, link_mtu, neighbour_address, usable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressAttribute;
@@ -9,6 +8,7 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use sidestep_netlink::parse;
 use std::io;
 use std::net::IpAddr;
 

@@ -1,7 +1,6 @@
 //! The error type: what was being done, with which file, and the cause.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The cause of an error: the kernel's or libbpf's error, or one of the module that found it.
@@ -61,24 +60,10 @@ impl<T, E: Into<Cause>> Doing<T> for std::result::Result<T, E> {
     }
 }
 
-/// The error and its sources in one line. A source whose text is already contained is not repeated.
-pub fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl fmt::Display + 'a {
-    fmt::from_fn(move |f| {
-        let (mut told, mut next) = (error.to_string(), error.source());
-        while let Some(source) = next {
-            let own = source.to_string();
-            if !told.contains(&own) {
-                told = format!("{told}: {own}");
-            }
-            next = source.source();
-        }
-        f.write_str(&told)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidestep_error::chain;
     use std::io;
 
     #[test]

@@ -1,7 +1,7 @@
 //! `sidestep stack --check`: what a device can do, and what speaks against it.
 
 use sidestep_device::probe::{Report, probe};
-use sidestep_stack::error::chain;
+use sidestep_error::chain;
 use std::process::ExitCode;
 
 /// Prints what is known of the device.

@@ -40,9 +40,3 @@ pub enum Error {
 pub(crate) fn failed(doing: &'static str) -> impl Fn(io::Errno) -> Error {
     move |source| Error::Call { doing, source }
 }
-
-/// The error with its causes.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
-}

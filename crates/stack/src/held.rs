@@ -1,6 +1,5 @@
 //! What the keeper holds for the worker: sockets, links, and the memory of all connections.
 
-use crate::error::chain;
 use crate::handover::restore;
 use crate::ledger::Ledger;
 use crate::link::Link;
@@ -8,6 +7,7 @@ use crate::record::{Ends, Record};
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::closing::Closing;
+use sidestep_error::chain;
 use sidestep_ring::slot;
 use std::collections::HashMap;
 use std::rc::Rc;

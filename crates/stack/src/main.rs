@@ -7,6 +7,7 @@ use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options, Parts};
+use sidestep_error::chain;
 use sidestep_stack::error;
 use sidestep_stack::keeper::{self, Keeper, Signals, is_readable};
 use sidestep_stack::ledger::Ledger;
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sidestep-stack: {}", error::chain(&error));
+            eprintln!("sidestep-stack: {}", chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -161,7 +162,7 @@ fn rejoined(address: &Address, ends: &UnixStream) -> Option<OwnedFd> {
         match Operator::connect(address) {
             Ok(operator) => return Some(operator.into_socket()),
             Err(error) if !has_said => {
-                eprintln!("sidestep-stack: waits for the broker: {}", error::chain(&error));
+                eprintln!("sidestep-stack: waits for the broker: {}", chain(&error));
                 has_said = true;
             }
             Err(_) => {}

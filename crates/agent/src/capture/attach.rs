@@ -50,7 +50,7 @@ fn holds(cgroup: &Path, inner: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_ebpf::error::chain;
+    use sidestep_error::chain;
 
     #[test]
     fn a_cgroup_that_is_none_is_named_with_the_option() {

@@ -342,7 +342,7 @@ impl Pod<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_ebpf::error::chain;
+    use sidestep_error::chain;
 
     #[test]
     fn a_dial_that_went_wrong_is_told_with_who_dialled_what() {

@@ -2,7 +2,7 @@
 
 use super::Order;
 use sidestep_ebpf::capture::changes::{Change, Changes};
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use std::sync::mpsc::Sender;
 
 /// Reports every change in any namespace that has a number here, until the receiver has gone.

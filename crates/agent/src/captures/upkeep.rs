@@ -6,9 +6,10 @@ use super::identity;
 use super::lifecycle::{Stage, Step};
 use sidestep_agent_api::{Check, Fill};
 use sidestep_ebpf::capture::Captures;
-use sidestep_ebpf::error::{Result, chain};
+use sidestep_ebpf::error::Result;
 use sidestep_ebpf::netns::cookie_of;
 use sidestep_ebpf::walk;
+use sidestep_error::chain;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 use kube::Resource;
 use kube::core::Status;
 use kube::runtime::watcher;
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 
 pub struct Failure {
     pub text: String,

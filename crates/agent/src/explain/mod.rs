@@ -263,7 +263,7 @@ fn chosen(frontend: &Frontend) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_ebpf::error::chain;
+    use sidestep_error::chain;
 
     #[test]
     fn a_process_that_is_gone_is_named_by_its_file() {

@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sidestep_agent_api::{Answer, Question, Refusal};
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};

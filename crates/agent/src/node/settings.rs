@@ -3,7 +3,7 @@
 use super::Node;
 use crate::addresses;
 use crate::settings::Settings;
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use sidestep_mesh::choose;
 use std::sync::Arc;
 

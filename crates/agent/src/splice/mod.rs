@@ -79,7 +79,7 @@ fn cookie(given: &Path) -> Result<u64, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_ebpf::error::chain;
+    use sidestep_error::chain;
 
     #[test]
     fn a_namespace_that_is_not_there_is_named_with_the_option() {

@@ -2,7 +2,7 @@
 
 use crate::yaml;
 use sidestep_agent_api::{Answer, Capture, Captures, Check, Explanation, Policies, Question, Service, Status, ask};
-use sidestep_ebpf::error::chain;
+use sidestep_error::chain;
 use sidestep_testkit::{Pod, Testbed};
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -2,7 +2,7 @@
 
 use super::elf::{self, Elf};
 use super::{Check, Verdict, users};
-use sidestep_broker::chain::chain;
+use sidestep_error::chain;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

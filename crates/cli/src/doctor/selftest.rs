@@ -4,7 +4,7 @@
 use super::Check;
 use crate::args::TALK_TO_YOURSELF;
 use serde::Deserialize;
-use sidestep_broker::chain::chain;
+use sidestep_error::chain;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

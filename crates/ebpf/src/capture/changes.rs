@@ -3,13 +3,13 @@
 //! One socket in this namespace receives the events of all namespaces that have a number here (`ip netns list-id`). A socket
 //! in each of them would keep the namespace alive after its pod.
 
-use super::netlink::{ask, request};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use sidestep_netlink::request;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -140,6 +140,6 @@ pub fn number(namespace: &Path) -> io::Result<i32> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let found = ask(RouteNetlinkMessage::GetNsId(asked(vec![its])))?;
+    let found = request(RouteNetlinkMessage::GetNsId(asked(vec![its])), 0)?;
     found.into_iter().find_map(number_of).ok_or_else(|| io::Error::other(NoNumber))
 }

@@ -5,7 +5,6 @@ mod ending;
 pub(crate) mod inbound;
 pub(crate) mod layout;
 mod listeners;
-mod netlink;
 mod numbers;
 pub mod passthrough;
 mod pending;

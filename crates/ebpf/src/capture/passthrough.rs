@@ -1,13 +1,13 @@
 //! The address ::6, from which a proxy dials programs of its own pod. The loopback has 127.0.0.6 by itself; ::6 has to be added,
 //! as istio-iptables does.
 
-use super::netlink::{dump, request};
 use crate::error::{Doing, Result};
 use crate::netns;
 use crate::proc_net::{self, Tcp};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressProtocol};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use sidestep_netlink::request;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,7 +22,7 @@ const OURS: AddressProtocol = AddressProtocol::Other(b'S');
 /// Adds the address to the loopback of that namespace. False: it is there already.
 pub fn add(namespace: &Path) -> Result<bool> {
     let add = || match request(RouteNetlinkMessage::NewAddress(message()), NLM_F_CREATE | NLM_F_EXCL) {
-        Ok(()) => Ok(true),
+        Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
     };
@@ -39,7 +39,7 @@ pub fn remove(namespace: &Path) -> Result<bool> {
         if is_used()? {
             return Ok(false);
         }
-        request(RouteNetlinkMessage::DelAddress(message()), 0).map(|()| true)
+        request(RouteNetlinkMessage::DelAddress(message()), 0).map(|_| true)
     };
     netns::inside(namespace, remove).at("enter", namespace)?.at("take ::6 from the loopback of", namespace)
 }
@@ -84,7 +84,7 @@ fn is_ours() -> io::Result<bool> {
         }
         _ => false,
     };
-    Ok(dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?.into_iter().any(ours))
+    Ok(request(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP)?.into_iter().any(ours))
 }
 
 /// Whether a connection of the calling thread's namespace has the address at either end.

@@ -1,14 +1,15 @@
 //! Reads the interfaces, addresses and routes of a network namespace (rtnetlink(7)).
 
-use super::netlink::dump;
 use crate::error::{Doing, Result};
 use crate::netns;
 use ipnet::IpNet;
+use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use sidestep_mesh::capture::tables::{PodNetwork, Route};
+use sidestep_netlink::request;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
@@ -27,9 +28,9 @@ pub fn read_named(namespace: &Path) -> Result<(u64, PodNetwork)> {
 }
 
 fn read_here() -> std::io::Result<PodNetwork> {
-    let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-    let addresses = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
-    let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
+    let links = request(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
+    let addresses = request(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP)?;
+    let routes = request(RouteNetlinkMessage::GetRoute(RouteMessage::default()), NLM_F_DUMP)?;
     let broadcasts = routes.iter().filter_map(broadcast).collect();
     let interfaces = links.into_iter().filter_map(interface).collect();
     let addresses: Vec<(u32, IpNet)> = addresses.into_iter().filter_map(address).collect();

@@ -3,8 +3,8 @@
 use crate::node::{Node, install};
 use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
-use sidestep_ebpf::error::chain;
 use sidestep_ebpf::services::{self, Options, is_attached};
+use sidestep_error::chain;
 use sidestep_mesh::address::Address;
 use sidestep_testkit::Cgroup;
 use std::collections::BTreeSet;

@@ -2,8 +2,8 @@
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-use sidestep_ebpf::error::chain;
 use sidestep_ebpf::pins::{BPFFS, Pins};
+use sidestep_error::chain;
 use sidestep_testkit::Testbed;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::cause::Cause;
-use crate::error::{Error, chain, failed};
+use crate::error::{Error, failed};
 use crate::link::Link;
 use crate::program::Program;
 use crate::record::{Ends, Record};
@@ -11,6 +11,7 @@ use crate::subject::Subject;
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::wire::Incoming;
+use sidestep_error::chain;
 use sidestep_ring::page;
 use std::rc::Rc;
 

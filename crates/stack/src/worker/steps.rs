@@ -3,7 +3,6 @@
 use super::Worker;
 use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
-use crate::error::chain;
 use crate::handover::{abandon, is_stranded};
 use crate::program::Program;
 use crate::record::{Ends, Record};
@@ -11,6 +10,7 @@ use crate::stage::{Conn, Stage};
 use crate::subject::Subject;
 use crate::timers::now;
 use rustix::fd::AsFd;
+use sidestep_error::chain;
 use sidestep_ring::page;
 use sidestep_tcp::{Checksums, Segment, Tuple};
 

@@ -2,8 +2,8 @@
 
 use super::probe::{Family, Seen, call};
 use super::world::{PORTS, World};
-use sidestep_ebpf::error::chain;
 use sidestep_ebpf::policy::Policies;
+use sidestep_error::chain;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::policy::identity::Identities;
 use std::fmt::Write;
