@@ -34,6 +34,13 @@ def must_have_taken(host, least):
         raise Failure(f"the stack of {host.name} has taken {taken} connections and given back {returned}")
 
 
+def must_have_counted(host, reason):
+    """`sidestep status` shows the reason, also of stacks that have ended."""
+    counted = host.status()["reasons"]
+    if not counted.get(reason):
+        raise Failure(f"{host.name} has not counted {reason}: {counted}")
+
+
 @case
 def kernel_at_both_ends(hosts, seed):
     exchanged(hosts, "--connections", "8", "--rounds", "100", "--seed", seed)
@@ -58,6 +65,7 @@ def status_tells_of_the_stack(hosts, seed):
     processes = [one for one in hosts.server.status()["processes"] if one["exe"].endswith("/sidestep-stack")]
     if len(processes) != 1 or processes[0]["upgraded"] < 4 or processes[0]["ring_tx"] == 0 or not processes[0]["reasons"]:
         raise Failure(f"`sidestep status` does not tell of the stack's work: {processes}")
+    must_have_counted(hosts.server, "irregular")  # the end of each connection
     must_have_taken(hosts.server, 4)
 
 
@@ -68,10 +76,57 @@ def other_devices_stay_with_the_kernel(hosts, seed):
     hosts.server.namespace.ip("link set other0 up")
     hosts.server.start_stack(device="other0")
     exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
-    reasons = hosts.server.status()["reasons"]
-    if reasons.get("other-device", 0) < 4:
-        raise Failure(f"reasons: {reasons}")
+    must_have_counted(hosts.server, "other-device")
     must_have_taken(hosts.server, 0)
+
+
+@case
+def options_that_only_the_kernel_serves(hosts, seed):
+    """IP_MINTTL: the kernel drops packets that have passed a router."""
+    hosts.server.start_stack()
+    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed, serve=("--minimum-ttl", "1"))
+    must_have_counted(hosts.server, "kernel-only")
+    must_have_taken(hosts.server, 0)
+
+
+@case
+def lost_segments(hosts, seed):
+    """The kernel mends what the client's host loses."""
+    rules = "add table inet lossy; add chain inet lossy out { type filter hook output priority 0; }; " \
+            f"add rule inet lossy out ip daddr {hosts.server.addresses[4]} tcp dport 9000 numgen random mod 200 < 1 drop"
+    hosts.server.start_stack()
+    run(*hosts.client.around(["nft", rules]))
+    exchanged(hosts, "--connections", "8", "--rounds", "600", "--seed", seed)
+    must_have_counted(hosts.server, "loss")
+    must_have_taken(hosts.server, 6)
+
+
+@case
+def a_peer_that_does_not_read(hosts, seed):
+    """Its window closes in the end."""
+    hosts.server.start_stack()
+    exchanged(hosts, "--connections", "2", "--rounds", "100", "--seed", seed, "--burst", "12000000")
+    must_have_counted(hosts.server, "window")
+    must_have_taken(hosts.server, 2)
+
+
+@case
+def a_program_that_is_stopped(hosts, seed):
+    """It does not enter its rings while its packets wait for that: they go to the kernel."""
+    hosts.server.start_stack()
+
+    def stop_and_go():
+        def is_counted():
+            for _ in range(20):
+                hosts.serving.popen.send_signal(signal.SIGSTOP)
+                time.sleep(0.04)  # longer than a program may take
+                hosts.serving.popen.send_signal(signal.SIGCONT)
+                time.sleep(0.02)  # connections begin
+            return hosts.server.status()["reasons"].get("not-entered")
+        until(is_counted, "a connection whose program does not enter the rings", 30)
+
+    exchanged(hosts, "--connections", "8", "--rounds", "60", "--lives", "60", "--seed", seed, meanwhile=stop_and_go)
+    must_have_taken(hosts.server, 1)
 
 
 @case
@@ -116,6 +171,7 @@ def stacks_that_come_and_go(hosts, seed):
     exchanged(hosts, "--connections", "16", "--rounds", "1500", "--pause", "2", "--seed", seed, meanwhile=in_turns)
     if sum(number for number, _ in taken) < 12 or any(number != returned for number, returned in taken):
         raise Failure(f"taken and given back: {taken}")
+    must_have_counted(hosts.server, "stack-ended")
 
 
 @case
@@ -133,6 +189,7 @@ def taken_again(hosts, seed):
 
     exchanged(hosts, "--connections", "8", "--rounds", "4500", "--pause", "1", "--seed", seed, meanwhile=detach_and_attach)
     for host in (hosts.client, hosts.server):
+        must_have_counted(host, "socket-needed")
         must_have_taken(host, 11)
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A server that answers with what it got, and a client that compares every byte.
 
-  peer.py serve ADDRESS PORT
-  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--pause MS]
+  peer.py serve ADDRESS PORT [--minimum-ttl N]
+  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--burst BYTES] [--pause MS]
 
 The client's last line is a JSON object: `bytes` that came back, and `wrong`, what did not come back as it was sent.
 """
@@ -15,10 +15,11 @@ import socket
 import threading
 import time
 
+IP_MINTTL = 21  # of linux/in.h
 SIZES = [1, 7, 100, 128, 1000, 1447, 1448, 1449, 4000, 9000]
 
 
-def serve(address, port):
+def serve(address, port, minimum_ttl):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.create_server((address, port), family=family, backlog=512)
     listener.setblocking(False)
@@ -28,17 +29,19 @@ def serve(address, port):
     while True:
         for key, events in selector.select():
             if key.fileobj is listener:
-                accept(listener, selector, unsent)
+                accept(listener, selector, unsent, minimum_ttl)
             elif not echo(key.fileobj, events, selector, unsent):
                 selector.unregister(key.fileobj)
                 del unsent[key.fileobj]
                 key.fileobj.close()
 
 
-def accept(listener, selector, unsent):
+def accept(listener, selector, unsent, minimum_ttl):
     connection, _ = listener.accept()
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if minimum_ttl:
+        connection.setsockopt(socket.IPPROTO_IP, IP_MINTTL, minimum_ttl)
     unsent[connection] = b""
     selector.register(connection, selectors.EVENT_READ)
 
@@ -83,12 +86,25 @@ class Client:
                 for round_number in range(self.args.rounds):
                     self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
                     time.sleep(self.args.pause / 1000)
+                if self.args.burst:
+                    self.burst(connection, chosen.randbytes(self.args.burst), f"{number}.burst")
         except (OSError, ValueError) as error:
             with self.lock:
                 self.wrong.append(f"connection {number}: {error}")
 
+    def burst(self, connection, sent, where):
+        """Sends everything, and reads nothing for a while."""
+        sender = threading.Thread(target=connection.sendall, args=(sent,))
+        sender.start()
+        time.sleep(1)
+        self.read_back(connection, sent, where)
+        sender.join()
+
     def exchange(self, connection, sent, where):
         connection.sendall(sent)
+        self.read_back(connection, sent, where)
+
+    def read_back(self, connection, sent, where):
         got = b""
         while len(got) < len(sent):
             part = connection.recv(65536)
@@ -117,11 +133,13 @@ def main():
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")
+    parser.add_argument("--minimum-ttl", type=int, default=0)
     parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0)
     args = parser.parse_args()
     if args.what == "serve":
-        serve(args.address, args.port)
+        serve(args.address, args.port, args.minimum_ttl)
     else:
         Client(args).run()
 

@@ -138,6 +138,11 @@ impl Matcher {
         self.by_member.get(&member).map_or(0, HashSet::len)
     }
 
+    /// Every offer that waits.
+    pub fn all_waiting(&self) -> impl Iterator<Item = &Offer> {
+        self.waiting.values()
+    }
+
     /// The offer, if it waits.
     pub fn waiting(&self, ticket: Ticket) -> Option<&Offer> {
         self.waiting.get(&ticket)

@@ -67,6 +67,21 @@ fn the_stack_and_the_program_get_a_slot() {
 }
 
 #[test]
+fn an_offer_that_waits_is_made_again_when_a_stack_joins() {
+    let broker = TestBroker::start();
+    let (_namespace, near, _far) = far_pair();
+    let program = broker.join();
+    program.offer(3, &near);
+    program.expect_silence();
+    let stack = stack(&broker);
+    assert_eq!(program.expect(Kind::Again).0.offer, 3);
+    program.offer(3, &near);
+    answer(&stack, question(&stack, &near), None);
+    program.expect(Kind::Link);
+    program.expect_slot(3);
+}
+
+#[test]
 fn an_offer_that_the_stack_declines_waits_for_an_end_on_this_host() {
     let broker = TestBroker::start();
     let (_namespace, near, far) = far_pair();

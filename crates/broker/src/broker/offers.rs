@@ -200,7 +200,7 @@ impl Broker {
         self.prune();
     }
 
-    fn ask_again(&mut self, Offer { ticket, identity, .. }: &Offer) {
+    pub(super) fn ask_again(&mut self, Offer { ticket, identity, .. }: &Offer) {
         self.waiting.remove(ticket);
         let msg = Msg { offer: ticket.offer, arg: identity.cookie, ..Msg::new(Kind::Again) };
         self.queue(ticket.member, msg, None);

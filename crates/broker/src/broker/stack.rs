@@ -26,10 +26,18 @@ pub struct Stack {
 const OPEN: usize = 4096;
 
 impl Broker {
-    /// A new member that has come by the operator's socket is the stack, in place of an earlier one.
+    /// A new member that has come by the operator's socket is the stack, in place of an earlier one. Offers that wait are made
+    /// again, and then shown to it.
     pub(super) fn may_be_stack(&mut self, id: u64) {
         if self.scope_of(id) == Scope::Operator {
             self.stack = Stack { member: Some(id), next: self.stack.next, asked: BTreeMap::new() };
+            let shown: Vec<Ticket> =
+                self.matcher.all_waiting().filter(|offer| self.concerns_stack(offer)).map(|offer| offer.ticket).collect();
+            for ticket in shown {
+                if let Some(offer) = self.matcher.withdraw(ticket) {
+                    self.ask_again(&offer);
+                }
+            }
         }
     }
 
