@@ -94,7 +94,7 @@ fuzz:
 	tools/install-deps test
 	cargo build --release
 	cargo build -p sidestep-twin
-	target/debug/twin --programs tests/twin/programs --seeds 0..0 --steps 250 --ways all --time 3600 $(ARGS)
+	target/debug/twin --programs tests/twin/programs --seeds 0..0 --steps 250 --modes all --time 3600 $(ARGS)
 	@if cargo fuzz --version >/dev/null 2>&1; then \
 		for target in fuzz/fuzz_targets/*.rs; do \
 			cargo +nightly fuzz run $$(basename $$target .rs) -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done; \

@@ -222,7 +222,7 @@ pub struct Check {
     pub captures: usize,
     /// Compared namespaces of pods that have policies.
     #[serde(default)]
-    pub judged: usize,
+    pub enforced: usize,
     /// None: this node is not armed. Else how many network namespaces are admitted, beside the node's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<usize>,

@@ -55,9 +55,9 @@ pub struct PolicingFigures {
     /// How many policies are known.
     pub policies: usize,
     /// Number of pods whose policies are in force.
-    pub judged: usize,
+    pub enforced: usize,
     /// Number of pods that policies select, but whose policies are not in force.
-    pub unjudged: usize,
+    pub unenforced: usize,
     /// Whether there is a problem that concerns all policies.
     pub trouble: bool,
     /// Number of Services with a bypass.

@@ -10,7 +10,7 @@ pub struct Policies {
     /// The policies, ordered by name.
     pub policies: Vec<Policy>,
     /// Pods of this node that a policy selects, ordered by name.
-    pub pods: Vec<JudgedPod>,
+    pub pods: Vec<EnforcedPod>,
     /// Counters by reason code.
     pub reasons: Vec<Count>,
     /// A problem that concerns all policies.
@@ -47,13 +47,13 @@ pub struct Policy {
 
 /// A pod that a policy selects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JudgedPod {
+pub struct EnforcedPod {
     /// Namespace of the pod.
     pub namespace: String,
     /// Name of the pod.
     pub name: String,
     /// Whether its policies are in force.
-    pub judged: bool,
+    pub enforced: bool,
     /// Policies that select it.
     pub policies: Vec<String>,
     /// Why its policies are not in force.

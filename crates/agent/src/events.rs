@@ -56,7 +56,7 @@ impl Digest {
         for (kind, (count, last)) in self.kinds.drain() {
             let Some(event) = last else { continue };
             if is_of_policy(kind.reason) {
-                log_judged(view, &event, count);
+                log_decision(view, &event, count);
             } else {
                 log(view, &event, count);
             }
@@ -85,7 +85,7 @@ fn log(view: &View, event: &Event, count: u64) {
 }
 
 /// Names both ends: the pod whose policies decide, and the peer.
-fn log_judged(view: &View, event: &Event, count: u64) {
+fn log_decision(view: &View, event: &Event, count: u64) {
     let identity = view.policing.identities.name(event.identity);
     let pod = view.pods.pod_of(event.netns).map(ToString::to_string);
     tracing::info!(

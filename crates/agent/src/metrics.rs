@@ -100,12 +100,12 @@ fn policing(figures: &PolicingFigures, families: &mut Families) -> fmt::Result {
     let one = |value: usize| std::iter::once((Labels::new(), value as u64));
     families.gauges("policies", "Documents of kind Policy that are known", one(figures.policies))?;
     families.gauges(
-        "judged_pods",
-        "Pods whose connections are judged as their policies want it",
-        one(figures.judged),
+        "enforced_pods",
+        "Pods whose connections are enforced as their policies want it",
+        one(figures.enforced),
     )?;
-    let unjudged = "Pods that policies select and that are not judged as these want it";
-    families.gauges("unjudged_pods", unjudged, one(figures.unjudged))?;
+    let unenforced = "Pods that policies select and that are not enforced as these want it";
+    families.gauges("unenforced_pods", unenforced, one(figures.unenforced))?;
     let trouble = "Whether identities, or ways round proxies, are not as they should be";
     families.gauges("policy_trouble", trouble, one(figures.trouble.into()))?;
     families.gauges("bypassed_services", "Services whose connections go around proxies", one(figures.bypassed))?;

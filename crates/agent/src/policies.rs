@@ -1,4 +1,4 @@
-//! Policies, and the pods that they judge here, in the words of the answers.
+//! Policies, and the pods that they select here, in the words of the answers.
 
 use crate::view::View;
 use crate::words;
@@ -32,7 +32,7 @@ pub fn all(view: &View) -> Result<api::Policies> {
     let reasons = reasons.filter(|(reason, _)| REASONS.contains(reason));
     Ok(api::Policies {
         policies: view.state.policies().map(|policy| one(policy, &here)).collect(),
-        pods: here.values().filter_map(|pod| judged(view, pod)).collect(),
+        pods: here.values().filter_map(|pod| enforced(view, pod)).collect(),
         reasons: reasons.map(|(reason, count)| api::Count { reason: reason.into(), count }).collect(),
         trouble: view.pods.figures.trouble.clone(),
         admitted: view.pods.figures.admitted,
@@ -65,13 +65,13 @@ fn one(policy: &Policy, here: &BTreeMap<Name, Pod>) -> api::Policy {
 }
 
 /// None: no policy selects it.
-fn judged(view: &View, pod: &Pod) -> Option<api::JudgedPod> {
+fn enforced(view: &View, pod: &Pod) -> Option<api::EnforcedPod> {
     let policies: Vec<String> = policies_of(&view.state, pod).map(|policy| policy.name.to_string()).collect();
     let status = view.pods.statuses.get(&pod.name);
-    (!policies.is_empty()).then(|| api::JudgedPod {
+    (!policies.is_empty()).then(|| api::EnforcedPod {
         namespace: pod.name.namespace.to_string(),
         name: pod.name.name.to_string(),
-        judged: status.is_some_and(|status| status.judged),
+        enforced: status.is_some_and(|status| status.enforced),
         policies,
         troubles: status.map_or_else(|| vec!["not visited yet".into()], |status| status.troubles.clone()),
     })
@@ -92,13 +92,13 @@ pub fn bypass(view: &View, service: &Service) -> Option<api::Bypass> {
 
 pub fn figures(view: &View) -> api::PolicingFigures {
     let wanted: BTreeSet<&Name> = view.policing.plan.pods.keys().collect();
-    let judged = view.pods.statuses.iter().filter(|(name, one)| one.judged && wanted.contains(name)).count();
+    let enforced = view.pods.statuses.iter().filter(|(name, one)| one.enforced && wanted.contains(name)).count();
     let asking = view.state.services().filter(|service| service.bypass != Bypass::Nobody).count();
     let bypass_refused = view.policing.refused.len();
     api::PolicingFigures {
         policies: view.state.policies().count(),
-        judged,
-        unjudged: wanted.len() - judged,
+        enforced,
+        unenforced: wanted.len() - enforced,
         trouble: view.pods.figures.trouble.is_some(),
         bypassed: asking.saturating_sub(bypass_refused),
         bypass_refused,

@@ -139,7 +139,7 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		return ALLOW;
 	}
 	if (!is_service) {
-		/* Policy judged the connected peer at connect(). For an IPv4-mapped peer the kernel runs this hook per datagram. */
+		/* Policy was evaluated for the connected peer at connect(). For an IPv4-mapped peer the kernel runs this hook per datagram. */
 		if (!is_connected_to(ctx, to) && is_forbidden(ctx, to))
 			return DENY;
 		remove_reply(ctx, to);

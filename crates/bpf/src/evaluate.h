@@ -123,7 +123,7 @@ static __noinline u32 verdict_of(const struct policed *pod, const struct asked *
 {
 	u32 said;
 
-	if (!(defaults & JUDGED))
+	if (!(defaults & ISOLATED))
 		return 0;
 	said = said_by_rules(pod, asked, defaults);
 	if (is_denied(said, defaults) || (asked->is_shared && hides_denied(said, defaults)))
@@ -171,7 +171,7 @@ static __always_inline u32 evaluate(const struct policed *pod, struct asked *ask
 
 	if (verdict && is_datagram && is_answer(pod, asked, others, own_port))
 		return 0;
-	if (!(verdict & SAYS_DENY) && is_datagram && others & JUDGED) {
+	if (!(verdict & SAYS_DENY) && is_datagram && others & ISOLATED) {
 		struct conversation conversation = conversation_of(asked, own_port);
 
 		keep_conversation(asked->netns, &conversation);

@@ -36,7 +36,7 @@ pub mod listening {
     include!(concat!(env!("OUT_DIR"), "/listening.skel.rs"));
 }
 
-/// Judges packets that neither a socket call nor the listener look-up has judged.
+/// Evaluates packets that neither a socket call nor the listener look-up has evaluated.
 pub mod packets {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]

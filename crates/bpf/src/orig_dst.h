@@ -47,7 +47,7 @@ static __always_inline void send_orig_dst(struct bpf_sock_ops *ops, u64 netns)
 		/* Asks for the state callback, which reports the end also of sockets whose close no hook sees. */
 		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	} else {
-		emit_event(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
+		emit_event(REASON_ORIG_DST_NOT_STORED, netns, IPPROTO_TCP, &original, 0);
 	}
 	copy_to_mptcp(sk, captured);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Packets at the sockets of a cgroup. Nearly all are plain TCP or UDP: without options, sent by a socket of that protocol. One
- * look recognises those; the socket call or sk_lookup has judged them. All others are parsed in full.
+ * look recognises those; the socket call or sk_lookup has evaluated them. All others are parsed in full.
  */
 #pragma once
 
@@ -96,7 +96,7 @@ static __always_inline u32 plain_protocol(const struct __sk_buff *skb)
 	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP ? protocol : 0;
 }
 
-/* A program's raw socket, which neither calls nor sk_lookup judge. Raw sockets of the kernel itself do not count. */
+/* A program's raw socket, which neither calls nor sk_lookup evaluate. Raw sockets of the kernel itself do not count. */
 static __always_inline bool is_raw_socket(struct __sk_buff *skb)
 {
 	const struct sock *sock;

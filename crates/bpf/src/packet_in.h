@@ -73,7 +73,7 @@ static __always_inline int evaluate_received(u64 netns, const struct packet *pac
 	return verdict & SAYS_DENY ? DROP : PASS;
 }
 
-/* `was_evaluated`: sk_lookup has judged the packet. */
+/* `was_evaluated`: sk_lookup has evaluated the packet. */
 static __noinline int look_at_received(struct __sk_buff *skb, bool was_evaluated)
 {
 	struct packet packet = {};

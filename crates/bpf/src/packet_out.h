@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Packets that a pod sends without the judgement of connect() and sendmsg(): with a source route, with a source address that the
+ * Packets that a pod sends without an evaluation at connect() and sendmsg(): with a source route, with a source address that the
  * pod does not have, by a protocol other than TCP and UDP, or from a raw socket.
  */
 #pragma once
@@ -49,7 +49,7 @@ static __always_inline int evaluate_sent(u64 netns, const struct packet *packet)
 	return verdict & SAYS_DENY ? DROP : PASS;
 }
 
-/* `was_evaluated`: the call that sent the packet has judged it. */
+/* `was_evaluated`: the call that sent the packet has evaluated it. */
 static __noinline int look_at_sent(struct __sk_buff *skb, bool was_evaluated)
 {
 	struct packet packet = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Packets at the pods' sockets that neither a call nor sk_lookup has judged. The programs are attached where a pod has rules,
+ * Packets at the pods' sockets that neither a call nor sk_lookup has evaluated. The programs are attached where a pod has rules,
  * and on armed nodes.
  */
 #include <linux/bpf.h>

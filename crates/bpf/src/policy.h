@@ -32,7 +32,7 @@ enum said {
 	SAYS_DROP = 1 << 2, /* with SAYS_DENY: silently, instead of a refusal */
 	DRY_ALLOW = 1 << 3, /* the same for policies in dry run */
 	DRY_DENY = 1 << 4,
-	JUDGED = 1 << 5,     /* in defaults: some policy is about this direction */
+	ISOLATED = 1 << 5,     /* in defaults: some policy is about this direction */
 	HAS_RANGES = 1 << 6, /* in defaults: some rule is about ranges */
 	NAMES_DENIED = 1 << 7, /* in defaults: some rule denies by the peer's identity */
 	DRY_NAMES_DENIED = 1 << 8,

@@ -131,7 +131,7 @@ enum reason {
 	REASON_NOT_CAPTURED,    /* a captured pod's rules let the connection pass */
 	REASON_NO_ROUTE,        /* refused: the pod has no route there */
 	REASON_SOURCE_NOT_KEPT, /* the proxy sees a loopback address as the source */
-	REASON_WAY_NOT_KEPT,    /* refused: what was dialled could not be stored for the proxy */
+	REASON_ORIG_DST_NOT_STORED,    /* refused: what was dialled could not be stored for the proxy */
 	REASON_ACCEPTED,        /* the proxy has been told what was dialled */
 	REASON_LISTENER_NOT_KEPT, /* the proxy has more listeners than are remembered */
 	REASON_REFUSED_INSIDE,  /* refused: at the proxy's port, without a pending entry */
@@ -144,7 +144,7 @@ enum reason {
 	REASON_BYPASSED_INBOUND,
 	REASON_BYPASS_REFUSED,    /* captured although the Service needs no proxy: the pod or its peer requires one */
 	REASON_NOT_WATCHED,       /* not counted: the table of relations is full */
-	REASON_SOURCE_ROUTED,     /* refused: a source route leads elsewhere than to the address that rules judge */
+	REASON_SOURCE_ROUTED,     /* refused: a source route leads elsewhere than to the address that rules evaluate */
 	REASON_SOURCE_FORGED,     /* dropped: the source address is not the sender's, or is the receiver's own */
 	REASON_NOT_ADMITTED_OUT,  /* refused: the node is armed, and the agent has not admitted the sender's namespace */
 	REASON_NOT_ADMITTED_IN,   /* dropped: the same for the receiver's namespace */

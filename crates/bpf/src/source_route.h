@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Source routes: an IPv6 header (RFC 8200, 4.4; RFC 8754), or an IPv4 option (LSRR, SSRR). They lead a packet first to a host
- * other than the destination that the rules judge, so a pod that has rules may not use them. This file checks the options of a
+ * other than the destination that the rules are about, so a pod that has rules may not use them. This file checks the options of a
  * socket, so that the call fails at once; packet_out.h catches source routes that are sent in any other way.
  */
 #pragma once

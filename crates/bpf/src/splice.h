@@ -45,7 +45,7 @@ struct pair {
 	u32 server_closed;
 };
 
-enum way {
+enum carrier {
 	UNDECIDED, /* before its first byte */
 	REDIRECTS, /* every byte so far has gone to the mate's queue */
 	BY_TCP,    /* for good: from the first byte on, or after redirected bytes, which are read before what TCP carries */
@@ -58,7 +58,7 @@ struct end {
 	struct mate mate;
 	u32 first; /* sequence number of the first byte: while it is the next one to send, TCP has carried no byte */
 	u32 least; /* size of the smallest message since the mate's queue was last found empty */
-	u8 way;
+	u8 carrier;
 	u8 is_client;
 	u8 watches; /* the RTT callback was switched on by us */
 	u8 pad;

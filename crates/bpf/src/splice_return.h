@@ -14,7 +14,7 @@
 static __always_inline bool is_done(const struct end *end, const struct sk_psock *own)
 {
 	/* One reference is the map's; every call under way holds another. */
-	return !own || (end->way == BY_TCP && BPF_CORE_READ(own, refcnt.refs.counter) == 1);
+	return !own || (end->carrier == BY_TCP && BPF_CORE_READ(own, refcnt.refs.counter) == 1);
 }
 
 static __always_inline bool has_unread(const struct sk_psock *psock)

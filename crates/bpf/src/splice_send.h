@@ -33,7 +33,7 @@ static __always_inline u8 decide(struct end *end)
 /* From now on TCP carries this direction. The reader gets the redirected bytes first. */
 static __always_inline int go_by_tcp(struct end *end, u32 reason)
 {
-	end->way = BY_TCP;
+	end->carrier = BY_TCP;
 	count(reason);
 	return SK_PASS;
 }
@@ -81,10 +81,10 @@ static __always_inline int missed(struct end *end)
 	struct switches *switches = get_switches();
 
 	if (is_closed || !switches || switches->removed) {
-		end->way = BY_TCP;
+		end->carrier = BY_TCP;
 		return SK_PASS;
 	}
-	end->way = BROKEN;
+	end->carrier = BROKEN;
 	count(REASON_MISSED);
 	return SK_DROP;
 }
@@ -112,11 +112,11 @@ static __always_inline int write_from(struct sk_msg_md *msg, struct end *end, co
 	/* The kernel returns EPIPE. */
 	if (tcp->inet_conn.icsk_inet.sk.sk_shutdown & SEND_SHUTDOWN)
 		return SK_PASS;
-	if (end->way == UNDECIDED)
-		end->way = decide(end);
-	if (end->way == BROKEN)
+	if (end->carrier == UNDECIDED)
+		end->carrier = decide(end);
+	if (end->carrier == BROKEN)
 		return SK_DROP;
-	if (end->way == BY_TCP)
+	if (end->carrier == BY_TCP)
 		return SK_PASS;
 	if (tcp->write_seq != end->first)
 		return go_by_tcp(end, REASON_BYPASSED);

@@ -103,14 +103,14 @@ static void nowhere(void)
 
 static void evaluate(void)
 {
-	const u32 closed = JUDGED | SAYS_DENY | DRY_DENY, silent = closed | SAYS_DROP, dry = JUDGED | DRY_DENY;
+	const u32 closed = ISOLATED | SAYS_DENY | DRY_DENY, silent = closed | SAYS_DROP, dry = ISOLATED | DRY_DENY;
 
-	assert(!is_denied(0, JUDGED) && is_denied(0, closed) && !is_denied(SAYS_ALLOW, closed));
-	assert(is_denied(SAYS_ALLOW | SAYS_DENY, JUDGED) && !is_denied(DRY_DENY, JUDGED) && is_denied(DRY_ALLOW, closed));
+	assert(!is_denied(0, ISOLATED) && is_denied(0, closed) && !is_denied(SAYS_ALLOW, closed));
+	assert(is_denied(SAYS_ALLOW | SAYS_DENY, ISOLATED) && !is_denied(DRY_DENY, ISOLATED) && is_denied(DRY_ALLOW, closed));
 	/* The denying side decides on silence: a rule that refuses is not silenced by the default. */
 	assert(is_dropped(0, silent) && !is_dropped(SAYS_DENY, silent) && is_dropped(SAYS_DENY | SAYS_DROP, closed));
 	assert(would_be_denied(0, dry) && !would_be_denied(SAYS_ALLOW, dry) && !would_be_denied(DRY_ALLOW, dry));
-	assert(would_be_denied(SAYS_ALLOW | DRY_DENY, JUDGED) && !would_be_denied(0, JUDGED));
+	assert(would_be_denied(SAYS_ALLOW | DRY_DENY, ISOLATED) && !would_be_denied(0, ISOLATED));
 }
 
 int main(void)

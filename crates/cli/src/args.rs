@@ -268,7 +268,7 @@ pub struct ServiceCheck {
 
 const POLICY_EXAMPLES: &str = "\
 Examples:
-  sidestep policy list                     every policy, and the pods of this node that are not judged, and why
+  sidestep policy list                     every policy, and the pods of this node that are not enforced, and why
   sidestep policy show shop/web            its rules, as `sidestep explain` numbers them, and its pods
   sidestep policy check && echo well       exit code 1: something is not as it should be";
 
@@ -308,7 +308,7 @@ Examples:
   sidestep explain 4711 udp:[fd00:96::a]:53      datagrams
   sidestep explain /sys/fs/cgroup/kubepods 10.96.0.10:80   any process in that cgroup
   sidestep explain --inbound web-1 8080          a connection to the captured pod of that network namespace
-  sidestep explain --inbound web-1 8080 --source 10.244.0.7   ... from that address, as policies judge it";
+  sidestep explain --inbound web-1 8080 --source 10.244.0.7   ... from that address, as policies decide";
 
 /// Say what happens to a connection, and which rule decides
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use crate::agent::{beside_the_point, print_json};
 use crate::args::{Policy as Command, PolicyList, PolicyShow};
 use crate::service;
 use crate::table::Table;
-use sidestep_agent_api::{Answer, JudgedPod, Policies, Policy, Question};
+use sidestep_agent_api::{Answer, EnforcedPod, Policies, Policy, Question};
 use std::process::ExitCode;
 
 pub fn run(command: &Command) -> Result<ExitCode, Failure> {
@@ -36,7 +36,7 @@ fn list(args: &PolicyList) -> Result<ExitCode, Failure> {
         Table::new(&["NAMESPACE", "POLICY", "SELECTS", "EGRESS", "INGRESS", ">RULES", ">PODS HERE", "MODE"]);
     found.policies.iter().for_each(|policy| table.row(row(policy)));
     print!("{table}");
-    found.pods.iter().for_each(print_unjudged);
+    found.pods.iter().for_each(print_unenforced);
     found.trouble.iter().for_each(|trouble| println!("{trouble}"));
     found
         .admitted
@@ -72,10 +72,10 @@ fn mode(policy: &Policy) -> String {
     if policy.require_proxy { format!("{mode}, requires the proxy") } else { mode }
 }
 
-fn print_unjudged(pod: &JudgedPod) {
-    if !pod.judged {
+fn print_unenforced(pod: &EnforcedPod) {
+    if !pod.enforced {
         let why = if pod.troubles.is_empty() { "its policies say nothing".into() } else { pod.troubles.join("; ") };
-        println!("{}/{} is not judged: {why}", pod.namespace, pod.name);
+        println!("{}/{} is not enforced: {why}", pod.namespace, pod.name);
     }
 }
 

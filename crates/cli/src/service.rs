@@ -146,7 +146,7 @@ fn print_check(check: &Check) {
         println!("armed: {admitted} network namespaces may talk, beside the node's own");
         check.barred.iter().for_each(|path| println!("  not admitted, so that it may talk with nobody: {path}"));
     }
-    let Check { frontends, captures, judged, .. } = check;
+    let Check { frontends, captures, enforced, .. } = check;
     let differences = check.differences.len();
-    println!("{frontends} frontends, {captures} captured and {judged} judged pods compared, {differences} differences");
+    println!("{frontends} frontends, {captures} captured and {enforced} enforced pods compared, {differences} differences");
 }

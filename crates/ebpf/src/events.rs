@@ -76,7 +76,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "source-not-kept" => {
             "the proxy sees 127.0.0.1 or ::1 as the source of a connection: its own could not be bound"
         }
-        "way-not-kept" => "a connection will be refused: the table of original destinations is full",
+        "orig-dst-not-stored" => "a connection will be refused: the table of original destinations is full",
         "accepted" => "the proxy got the original destination of a connection",
         "listener-not-kept" => "the proxy has more listeners than fit into the table: some of them get no connections",
         "listener-of-others" => {

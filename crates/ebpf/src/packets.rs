@@ -1,4 +1,4 @@
-//! The packet programs, which judge packets that neither a socket call nor the listener look-up has judged. They cost time for
+//! The packet programs, which evaluate packets that neither a socket call nor the listener look-up has evaluated. They cost time for
 //! each packet of the cgroup, so they are attached only where a pod has rules, or on armed nodes.
 
 use crate::error::{Doing, Error, Result};

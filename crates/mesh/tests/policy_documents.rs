@@ -3,7 +3,7 @@
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::object::{Name, Object};
 use sidestep_mesh::policy::identity::{FIRST, Identities, Identity};
-use sidestep_mesh::policy::judge::{Connection, Who, fitting};
+use sidestep_mesh::policy::evaluate::{Connection, Who, fitting};
 use sidestep_mesh::policy::plan::{plan, requires_proxy};
 use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use sidestep_mesh::state::{Change, State};
@@ -174,7 +174,7 @@ fn an_address_of_two_pods_is_nobodys() {
 }
 
 #[test]
-fn whose_connections_are_judged() {
+fn whose_connections_are_evaluated() {
     let state =
         state(&format!("{PODS}---\n{}", document("select: {matchLabels: {app: web}}, ingress: [{action: allow}]")));
     let names = |here: &dyn Fn(&sidestep_mesh::pod::Pod) -> bool| -> Vec<String> {

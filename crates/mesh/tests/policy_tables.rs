@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::identity::{self, Identities, Identity};
-use sidestep_mesh::policy::judge::{Connection, Judgement, Outcome, Who, is_shared, judge};
+use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, Who, is_shared, evaluate};
 use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use sidestep_mesh::policy::tables::{
-    Compiled, DRY_ALLOW, DRY_DENY, DRY_NAMES_DENIED, Gate, JUDGED, NAMES_DENIED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP,
+    Compiled, DRY_ALLOW, DRY_DENY, DRY_NAMES_DENIED, Gate, ISOLATED, NAMES_DENIED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP,
     compile,
 };
 use std::net::IpAddr;
@@ -90,10 +90,10 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 /// The evaluation of crates/bpf/src/policy.h.
-fn asked(compiled: &Compiled, gate: Gate, identity: u32, peer: IpAddr) -> Judgement {
+fn asked(compiled: &Compiled, gate: Gate, identity: u32, peer: IpAddr) -> Evaluation {
     let defaults = *compiled.defaults.at(gate.direction);
-    let allowed = Judgement { outcome: Outcome::Allowed, would_be_denied: false };
-    if defaults & u16::from(JUDGED) == 0 || (gate.direction == Direction::Ingress && identity == identity::NODE) {
+    let allowed = Evaluation { outcome: Outcome::Allowed, would_be_denied: false };
+    if defaults & u16::from(ISOLATED) == 0 || (gate.direction == Direction::Ingress && identity == identity::NODE) {
         return allowed;
     }
     let said = u16::from(compiled.said(gate, identity, peer));
@@ -105,12 +105,12 @@ fn asked(compiled: &Compiled, gate: Gate, identity: u32, peer: IpAddr) -> Judgem
     let deciding = if said & deny != 0 { said } else { defaults };
     if said & deny != 0 || (said & allow == 0 && defaults & deny != 0) || is_hidden(NAMES_DENIED, allow) {
         let on_deny = if deciding & drop != 0 { OnDeny::Drop } else { OnDeny::Refuse };
-        return Judgement { outcome: Outcome::Denied(on_deny), would_be_denied: false };
+        return Evaluation { outcome: Outcome::Denied(on_deny), would_be_denied: false };
     }
     let would_be_denied = said & dry_deny != 0
         || (said & (allow | dry_allow) == 0 && defaults & dry_deny != 0)
         || is_hidden(DRY_NAMES_DENIED, allow | dry_allow);
-    Judgement { would_be_denied, ..allowed }
+    Evaluation { would_be_denied, ..allowed }
 }
 
 /// Pods of every kind, and all other peers.
@@ -141,7 +141,7 @@ proptest! {
                 let with_ports = [Protocol::Tcp, Protocol::Udp].into_iter().flat_map(|p| (1..7).map(move |n| (Some(p), n)));
                 for (protocol, port) in with_ports.chain([(None, 0)]) {
                     let peer: IpAddr = address.parse().unwrap();
-                    let said = judge(&policies, &Connection { direction, peer, who, protocol, port });
+                    let said = evaluate(&policies, &Connection { direction, peer, who, protocol, port });
                     let found = asked(&compiled, Gate { direction, protocol, port }, *number, peer);
                     prop_assert_eq!(found, said, "{:?} {} {:?} {:?} {}", who, address, direction, protocol, port);
                 }

@@ -16,7 +16,7 @@ mod list;
 mod merge;
 mod pace;
 mod ready;
-mod told;
+mod order;
 
 pub use list::{GROUPS, List, Node, Nodes};
 pub use pace::Pace;

@@ -11,7 +11,7 @@ const NEWS: u64 = 1 << 63;
 
 impl Rank {
     /// It has been reported as the `count`-th event of the set, and may still be ready.
-    pub fn told(count: u64) -> Rank {
+    pub fn reported(count: u64) -> Rank {
         Rank((count + 1).min(NEWS - 1))
     }
 
@@ -154,7 +154,7 @@ impl List {
         let last = self.last;
         let Some(node) = nodes.node(of) else { return };
         if !node.is_listed() {
-            node.rank = Rank::told(count).0;
+            node.rank = Rank::reported(count).0;
             self.len += 1;
             self.insert(nodes, of, last);
         }
@@ -200,7 +200,7 @@ impl List {
 
     /// What could not be reported for want of room comes before what has been reported meanwhile, from `count` on.
     pub fn age(&mut self, nodes: &mut impl Nodes, count: u64) {
-        let count = Rank::told(count).0;
+        let count = Rank::reported(count).0;
         let mut at = self.last;
         while let Some(node) = number(at).and_then(|n| nodes.node(n)).filter(|n| n.rank >= count) {
             if node.rank & NEWS != 0 {

@@ -2,7 +2,7 @@
 
 use crate::list::{List, Nodes, Rank};
 use crate::merge::{Listed, Merge, Turn};
-use crate::told::Told;
+use crate::order::ReportOrder;
 
 /// One entry of what epoll_wait(2) has returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub enum Looked {
         again: bool,
     },
     /// The program could not be told; it is to be looked at again.
-    Untold,
+    Unreported,
 }
 
 /// What the kernel has answered.
@@ -89,7 +89,7 @@ enum Handed {
 pub struct Ready {
     /// News of registrations of ours.
     pub list: List,
-    told: Told,
+    order: ReportOrder,
     /// Events reported so far.
     count: u64,
     /// Groups whose doorbell will be in the kernel's list for news that has been taken, a bit each.
@@ -110,7 +110,7 @@ impl Ready {
     pub const fn new() -> Ready {
         Ready {
             list: List::new(),
-            told: Told::new(),
+            order: ReportOrder::new(),
             count: 0,
             stale: 0,
             passed: 0,
@@ -128,11 +128,11 @@ impl Ready {
         if (self.more || self.crowded || self.list.len() as usize >= room) && !self.unasked {
             // Of what the kernel has not named again, since it has no more to say of it, we do not hear: nobody waits for it
             // longer than for one round of all.
-            let overdue = Rank::told(self.count.saturating_sub(self.list.len() as u64 + self.told.len() as u64));
-            let left = if self.more { Rank::told(self.drained + 1) } else { Rank::news(0) };
-            let limit = self.told.oldest().unwrap_or(left).min(left).max(overdue);
+            let overdue = Rank::reported(self.count.saturating_sub(self.list.len() as u64 + self.order.len() as u64));
+            let left = if self.more { Rank::reported(self.drained + 1) } else { Rank::news(0) };
+            let limit = self.order.oldest().unwrap_or(left).min(left).max(overdue);
             // What came before the doorbells were armed comes before what the kernel tells for the first time.
-            let armed = if self.told.len() == 0 && !self.more { self.list.armed() } else { 0 };
+            let armed = if self.order.len() == 0 && !self.more { self.list.armed() } else { 0 };
             while let Some((number, rank, _)) = self.first(set, &wait)
                 && (rank < limit || rank.arrived().is_some_and(|ticks| ticks < armed))
                 && wait.reported < room
@@ -140,7 +140,7 @@ impl Ready {
                 match self.poll(set, number, &wait) {
                     Looked::Nothing => {}
                     Looked::Reported { .. } => wait.reported += 1,
-                    Looked::Untold => break,
+                    Looked::Unreported => break,
                 }
             }
         }
@@ -163,17 +163,17 @@ impl Ready {
         let had_more = self.more;
         if let Some(asked) = &asked {
             if !self.more {
-                self.told.begin();
+                self.order.begin();
             }
             self.more = asked.more;
         }
         let Asked { entries, natives, .. } = asked.unwrap_or_default();
-        let newest = if had_more { Rank::told(self.drained) } else { Rank::news(0) };
+        let newest = if had_more { Rank::reported(self.drained) } else { Rank::news(0) };
         let mut merge = Merge::new(entries, natives, &self.list, self.stale, newest);
         let (mut rings, mut handed, mut room, mut can_tell) = (0, 0, room, true);
         loop {
             let first = self.first(set, wait).filter(|_| can_tell).map(|(_, rank, group)| (rank, group));
-            let (told, list) = (&self.told, &self.list);
+            let (order, list) = (&self.order, &self.list);
             let set = core::cell::RefCell::new(&mut *set);
             let turn = merge.turn(
                 first,
@@ -181,7 +181,7 @@ impl Ready {
                 |at| {
                     let mut set = set.borrow_mut();
                     match set.entry(at) {
-                        Entry::Native { data, .. } => Listed::Native(told.rank(data)),
+                        Entry::Native { data, .. } => Listed::Native(order.rank(data)),
                         Entry::Bell(group) => Listed::Bell(group),
                         Entry::Ours { number, is_first } if can_tell => match list.news(*set, number) {
                             Some(rank) => Listed::Ours(number, (!is_first).then_some(rank)),
@@ -214,7 +214,7 @@ impl Ready {
                     rings += 1;
                     room -= 1;
                 }
-                Some(Looked::Untold) => can_tell = false,
+                Some(Looked::Unreported) => can_tell = false,
                 Some(Looked::Nothing) | None => {}
             }
         }
@@ -230,7 +230,7 @@ impl Ready {
     /// The first of the list that has not been reported in this wait.
     fn first(&self, set: &mut impl Set, wait: &Wait) -> Option<(u32, Rank, u32)> {
         let first = self.list.first(set)?;
-        (first.1.arrived().is_some() || first.1 <= Rank::told(wait.before)).then_some(first)
+        (first.1.arrived().is_some() || first.1 <= Rank::reported(wait.before)).then_some(first)
     }
 
     fn poll(&mut self, set: &mut impl Set, number: u32, wait: &Wait) -> Looked {
@@ -244,7 +244,7 @@ impl Ready {
                     self.list.repeat(set, number, self.count);
                 }
             }
-            Looked::Untold => self.list.put_back(set, number, Rank::told(wait.before)),
+            Looked::Unreported => self.list.put_back(set, number, Rank::reported(wait.before)),
         }
         looked
     }
@@ -252,7 +252,7 @@ impl Ready {
     fn hand_over(&mut self, set: &mut impl Set, at: usize, wait: &Wait) -> Handed {
         let entry = set.entry(at);
         if let Entry::Native { data, is_level: true } = entry
-            && self.told.rank(data).is_some_and(|rank| rank > Rank::told(wait.before))
+            && self.order.rank(data).is_some_and(|rank| rank > Rank::reported(wait.before))
         {
             return Handed::Again;
         }
@@ -261,7 +261,7 @@ impl Ready {
         }
         self.count += 1;
         if let Entry::Native { data, is_level: true } = entry {
-            self.told.note(data, self.count);
+            self.order.note(data, self.count);
         }
         Handed::Over
     }

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::generate;
 use crate::harness::compare::Kind;
-use crate::harness::judge::{RUNS, RUNS_FOR_A_FAULT, Truth, Verdict};
+use crate::harness::truth::{RUNS, RUNS_FOR_A_FAULT, Truth, Verdict};
 use crate::harness::open::OPEN;
 use crate::harness::options::Options;
 use crate::harness::rules;
 use crate::harness::run::Runner;
 use crate::harness::shrink::Shrink;
-use crate::harness::ways::{self, Choice, Way};
+use crate::harness::modes::{self, Choice, Mode};
 use crate::program::{self, Step};
 use crate::trace::Line;
 
@@ -30,7 +30,7 @@ struct Subject {
 struct Campaign<'a> {
     options: &'a Options,
     runner: Runner,
-    ways: Choice,
+    modes: Choice,
     outcomes: Mutex<Vec<Value>>,
     failed: AtomicU64,
     passed: AtomicU64,
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<i32, String> {
     let campaign = Campaign {
         options,
         runner,
-        ways: ways::named(&options.ways)?,
+        modes: modes::named(&options.modes)?,
         outcomes: Mutex::new(vec![]),
         failed: AtomicU64::new(0),
         passed: AtomicU64::new(0),
@@ -139,20 +139,20 @@ impl Campaign<'_> {
     }
 
     fn one(&self, subject: &Subject, trace: bool) {
-        let ways = self.ways.of(subject.seed);
-        let layouts: Vec<bool> = ways.iter().map(|way| way.two).collect();
+        let modes = self.modes.of(subject.seed);
+        let layouts: Vec<bool> = modes.iter().map(|mode| mode.two).collect();
         let truth = match Truth::find(&self.runner, &subject.steps, subject.seed, &layouts, RUNS) {
             Ok(truth) => truth,
             Err(what) => return self.fails(subject, "plain", &what),
         };
         if trace {
-            self.show_trace(subject, truth.of(ways[0]));
+            self.show_trace(subject, truth.of(modes[0]));
         }
         let mut shown = HashSet::new();
-        for way in ways {
-            match truth.judge(&self.runner, &subject.steps, subject.seed, way, self.options.strict) {
-                Err(what) => self.fails(subject, way.name, &what),
-                Ok(verdict) => self.conclude(subject, way, verdict, &mut shown),
+        for mode in modes {
+            match truth.evaluate(&self.runner, &subject.steps, subject.seed, mode, self.options.strict) {
+                Err(what) => self.fails(subject, mode.name, &what),
+                Ok(verdict) => self.conclude(subject, mode, verdict, &mut shown),
             }
         }
     }
@@ -179,7 +179,7 @@ impl Campaign<'_> {
         }
     }
 
-    fn conclude(&self, subject: &Subject, way: Way, verdict: Verdict, shown: &mut HashSet<String>) {
+    fn conclude(&self, subject: &Subject, mode: Mode, verdict: Verdict, shown: &mut HashSet<String>) {
         let kinds = |is: fn(Kind) -> bool| verdict.comparison.differences.iter().filter(|d| is(d.kind)).count();
         for difference in &verdict.comparison.differences {
             if let Kind::Known(name) | Kind::Open(name) = difference.kind {
@@ -189,7 +189,7 @@ impl Campaign<'_> {
         let (order, known) = (kinds(|k| k == Kind::Order), kinds(|k| matches!(k, Kind::Known(_))));
         let open = kinds(|k| matches!(k, Kind::Open(_)));
         self.outcomes.lock().expect("the outcomes").push(json!({
-            "program": subject.name, "steps": subject.steps.len(), "way": way.name, "fault": verdict.fault,
+            "program": subject.name, "steps": subject.steps.len(), "mode": mode.name, "fault": verdict.fault,
             "compared": verdict.comparison.compared, "undetermined": verdict.comparison.undetermined,
             "order": order, "known": known, "open": open, "ring_bytes": verdict.ring_bytes, "seconds": verdict.seconds,
         }));
@@ -199,7 +199,7 @@ impl Campaign<'_> {
                 eprintln!(
                     "ok   {} {}: {} lines compared, {} undetermined, {order} in another order, {known} known, {open} open, {} bytes by ring ({:.1} s)",
                     subject.name,
-                    way.name,
+                    mode.name,
                     verdict.comparison.compared,
                     verdict.comparison.undetermined,
                     verdict.ring_bytes,
@@ -207,9 +207,9 @@ impl Campaign<'_> {
                 );
             }
             Some(fault) if shown.contains(first_line(fault)) => {
-                self.fails(subject, way.name, &format!("{fault}\n    as before"));
+                self.fails(subject, mode.name, &format!("{fault}\n    as before"));
             }
-            Some(fault) if self.smaller(subject, way, fault, &verdict) => {
+            Some(fault) if self.smaller(subject, mode, fault, &verdict) => {
                 shown.insert(first_line(fault).to_owned());
             }
             Some(_) => {}
@@ -218,30 +218,30 @@ impl Campaign<'_> {
 
     /// Makes the program of a fault smaller. Returns whether the fault counts: it must show twice. A fault that a busy machine
     /// shows once is only printed.
-    fn smaller(&self, subject: &Subject, way: Way, fault: &str, verdict: &Verdict) -> bool {
+    fn smaller(&self, subject: &Subject, mode: Mode, fault: &str, verdict: &Verdict) -> bool {
         let time = Duration::from_secs(self.options.shrink);
-        let shrink = Shrink { runner: &self.runner, way, seed: subject.seed, strict: self.options.strict, time };
+        let shrink = Shrink { runner: &self.runner, mode, seed: subject.seed, strict: self.options.strict, time };
         let Some(again) = shrink.fault_of(&subject.steps, RUNS_FOR_A_FAULT) else {
             self.passed.fetch_add(1, Relaxed);
-            eprintln!("unsteady: {} {}: {fault}", subject.name, way.name);
+            eprintln!("unsteady: {} {}: {fault}", subject.name, mode.name);
             return false;
         };
         let steps = if time.is_zero() { subject.steps.clone() } else { shrink.shrink(&subject.steps, &again) };
-        let path = self.options.out.join(format!("{}-{}.twin", subject.name, way.name));
+        let path = self.options.out.join(format!("{}-{}.twin", subject.name, mode.name));
         let last = shrink.fault_of(&steps, RUNS);
         let what = last.as_ref().and_then(|v| v.fault.as_deref()).unwrap_or(fault);
         let head: String = what.lines().map(|line| format!("# {line}\n")).collect();
         let text =
-            format!("# {} {}\n# seed {}\n{head}{}", subject.name, way.name, subject.seed, program::format(&steps));
+            format!("# {} {}\n# seed {}\n{head}{}", subject.name, mode.name, subject.seed, program::format(&steps));
         let written = std::fs::create_dir_all(&self.options.out).and_then(|()| std::fs::write(&path, text));
         let place = written.map_or_else(|e| e.to_string(), |()| path.display().to_string());
         let said = &verdict.said;
-        self.fails(subject, way.name, &format!("{what}\n{}    {place}\n{said}", readable(&steps)));
+        self.fails(subject, mode.name, &format!("{what}\n{}    {place}\n{said}", readable(&steps)));
         true
     }
 
-    fn fails(&self, subject: &Subject, way: &str, what: &str) {
+    fn fails(&self, subject: &Subject, mode: &str, what: &str) {
         self.failed.fetch_add(1, Relaxed);
-        eprintln!("FAIL {} {way}: {what}", subject.name);
+        eprintln!("FAIL {} {mode}: {what}", subject.name);
     }
 }

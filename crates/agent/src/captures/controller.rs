@@ -268,7 +268,7 @@ impl CaptureController<'_> {
         let removed = self.captures.as_mut().map_or(Ok(()), |captures| captures.remove_deferred(cookie));
         if let Err(error) = removed.and(self.enforcer.remove(cookie)) {
             let error = chain(&error);
-            tracing::error!("a pod is still captured or judged, and will be removed in a moment: {error}");
+            tracing::error!("a pod is still captured or enforced, and will be removed in a moment: {error}");
             self.doomed.insert(cookie);
         }
         self.bypasses_stale = true;

@@ -58,9 +58,9 @@ impl CaptureController<'_> {
         let namespace = self.namespaces.get_mut(cookie).expect("the visited namespace is claimed");
         namespace.addresses = Addresses::from(network);
         let addresses = &namespace.addresses;
-        let judged = self.enforcer.enforce(&Subject { cookie, pod: name, held: Some(held), addresses });
+        let enforced = self.enforcer.enforce(&Subject { cookie, pod: name, held: Some(held), addresses });
         if let Some(pod) = self.pods.get_mut(name) {
-            let error = judged.err().map(|error| error.known_as(held, &pod.path));
+            let error = enforced.err().map(|error| error.known_as(held, &pod.path));
             pod.unenforced = error.map(|error| chain(&error).to_string());
         }
         self.bypasses_stale = true;

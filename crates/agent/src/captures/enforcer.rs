@@ -269,11 +269,11 @@ impl PolicyEnforcer {
     /// Namespace (0: of no single one) and difference.
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, String)>, Error> {
         let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Ok(Vec::new()) };
-        let judged = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));
+        let enforced = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));
         let bypasses = bypasses.differences()?.into_iter();
         let bypasses =
             bypasses.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
-        Ok(judged.chain(bypasses).collect())
+        Ok(enforced.chain(bypasses).collect())
     }
 
     pub fn count(&self) -> usize {
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_told_why_the_whole_node_judges_nobody() {
+    fn a_pod_is_told_why_the_whole_node_enforces_nothing() {
         let denied = || Error::new("open the tables", std::io::Error::from_raw_os_error(13));
         let error = EnforceError::Node(Arc::new(Trouble::NotOpen(denied())));
         let expected = "policies cannot be enforced: open the tables: Permission denied (os error 13)";

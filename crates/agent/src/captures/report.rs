@@ -21,7 +21,7 @@ pub struct CaptureStatus {
     /// The document by whose rules it is captured; None: it is not captured.
     pub applied: Option<Arc<Capture>>,
     /// Whether its policies are in force.
-    pub judged: bool,
+    pub enforced: bool,
     pub troubles: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct Figures {
     /// Captured namespaces that have ended.
     pub ended: u64,
     /// Namespaces in which policies are in force.
-    pub judged: usize,
+    pub enforced: usize,
     /// None: this node is not armed. Else how many namespaces are admitted.
     pub admitted: Option<usize>,
     /// A problem of policies or bypasses that concerns the whole node.

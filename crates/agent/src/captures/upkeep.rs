@@ -95,14 +95,14 @@ impl CaptureController<'_> {
         let wanted = self.namespaces.cookies();
         // An error means that nothing can be captured, so there is nothing to remove.
         let completed = self.captures().ok().map(|captures| captures.complete_but(&wanted));
-        let judged = self.enforcer.complete(&self.policy_owners(), &self.exempt);
+        let enforced = self.enforcer.complete(&self.policy_owners(), &self.exempt);
         if let Some(Err(error)) = &completed {
             tracing::error!("what an earlier agent has captured besides is not removed: {}", chain(error));
         }
-        if let Err(error) = &judged {
-            tracing::error!("pods that an earlier agent judged besides still are: {}", chain(error));
+        if let Err(error) = &enforced {
+            tracing::error!("pods that an earlier agent enforced besides still are: {}", chain(error));
         }
-        if judged.is_ok() && !matches!(completed, Some(Err(_))) {
+        if enforced.is_ok() && !matches!(completed, Some(Err(_))) {
             self.stage = self.stage.after(Step::Complete);
         }
         self.bypasses_stale = true;
@@ -149,7 +149,7 @@ impl CaptureController<'_> {
         let figures = Figures {
             tables: tables.chain(self.enforcer.fill()).collect(),
             ended: self.ended,
-            judged: self.enforcer.count(),
+            enforced: self.enforcer.count(),
             admitted: self.enforcer.admitted(),
             trouble: self.enforcer.trouble(),
         };
@@ -167,10 +167,10 @@ impl CaptureController<'_> {
             None if cookie == 0 => "policies".into(),
             None => format!("namespace {cookie}"),
         };
-        let judged = self.enforcer.differences(is_complete)?;
-        check.judged = self.enforcer.count();
+        let enforced = self.enforcer.differences(is_complete)?;
+        check.enforced = self.enforcer.count();
         check.problems.extend(self.enforcer.trouble());
-        let differences = differences.into_iter().map(|(cookie, what)| (cookie, what.to_string())).chain(judged);
+        let differences = differences.into_iter().map(|(cookie, what)| (cookie, what.to_string())).chain(enforced);
         check.differences.extend(differences.map(|(cookie, what)| format!("{}: {what}", named(cookie))));
         check.admitted = self.enforcer.admitted();
         if check.admitted.is_some() {

@@ -69,9 +69,9 @@ impl CaptureController<'_> {
         let namespace = netns.and_then(|cookie| self.namespaces.get(cookie));
         let applied = namespace.and_then(|namespace| namespace.applied.clone()).filter(|by| by.name == *name);
         let is_its = namespace.is_some_and(|namespace| namespace.owner() == Some(name));
-        let judged = is_its && netns.is_some_and(|cookie| self.enforcer.is_policed(cookie));
+        let enforced = is_its && netns.is_some_and(|cookie| self.enforcer.is_policed(cookie));
         let troubles = pod.troubles.iter().chain(&pod.unenforced).cloned().collect();
-        let status = CaptureStatus { netns, applied, judged, troubles };
+        let status = CaptureStatus { netns, applied, enforced, troubles };
         if pod.told.as_ref() != Some(&status) {
             pod.told = Some(status.clone());
             self.reporter.note(name, Some(status));

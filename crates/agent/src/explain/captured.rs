@@ -119,7 +119,7 @@ fn no_netns(wrong: Invalid) -> ExplainError {
 
 /// Whether the pod's policies allow the connection. Without a source address they are not evaluated.
 fn is_let_in(view: &View, cookie: u64, network: &PodNetwork, call: &Call, steps: &mut Steps) -> bool {
-    let Some(pod) = decided::judged_at(view, cookie, steps) else { return true };
+    let Some(pod) = decided::enforced_at(view, cookie, steps) else { return true };
     match call.source {
         None => {
             steps.say("policies", "depend on who calls: name an address by --source");

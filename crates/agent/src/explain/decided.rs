@@ -6,37 +6,37 @@ use crate::words;
 use sidestep_mesh::address::{Address, Protocol};
 use sidestep_mesh::pod::Pod;
 use sidestep_mesh::policy::identity::{Identity, NODE};
-use sidestep_mesh::policy::judge::{Connection, Fit, Outcome, Who, fitting, is_shared, judge};
+use sidestep_mesh::policy::evaluate::{Connection, Fit, Outcome, Who, fitting, is_shared, evaluate};
 use sidestep_mesh::policy::plan::policies_of;
 use sidestep_mesh::policy::rules::{Action, Direction, OnDeny, Policy};
 use std::net::{IpAddr, SocketAddr};
 
 /// How the policies of the pod in this namespace deny the call; None: allowed. Do not ask for the pod's own addresses.
 pub fn out(view: &View, netns: u64, to: SocketAddr, protocol: Protocol, steps: &mut Steps) -> Result<Option<OnDeny>> {
-    let Some(pod) = judged_at(view, netns, steps) else { return Ok(None) };
+    let Some(pod) = enforced_at(view, netns, steps) else { return Ok(None) };
     Ok(decide(view, &pod, Direction::Egress, to.ip().to_canonical(), protocol, to.port(), steps))
 }
 
 /// How the pod's policies deny a call from this address; None: allowed.
 pub fn into(view: &View, pod: &Pod, from: IpAddr, protocol: Protocol, port: u16, steps: &mut Steps) -> Option<OnDeny> {
     let status = view.pods.statuses.get(&pod.name);
-    if !status.is_some_and(|status| status.judged) {
+    if !status.is_some_and(|status| status.enforced) {
         return None;
     }
     decide(view, pod, Direction::Ingress, from.to_canonical(), protocol, port, steps)
 }
 
 /// The pod whose policies are in force in this namespace.
-pub fn judged_at(view: &View, netns: u64, steps: &mut Steps) -> Option<Pod> {
+pub fn enforced_at(view: &View, netns: u64, steps: &mut Steps) -> Option<Pod> {
     let Some(name) = view.pods.pod_of(netns) else {
         if netns != view.netns {
-            steps.say("policies", "none: no file of kind Capture is for this pod, so it is not judged");
+            steps.say("policies", "none: no file of kind Capture is for this pod, so it has no policy enforced");
         }
         return None;
     };
     let pod = view.state.pods().remove(name)?;
     let status = view.pods.statuses.get(name);
-    if status.is_some_and(|status| status.judged) {
+    if status.is_some_and(|status| status.enforced) {
         return Some(pod);
     }
     let why = status.map(|status| status.troubles.join("; ")).filter(|why| !why.is_empty());
@@ -81,8 +81,8 @@ fn decide(
             if fit.action == Action::Allow { "allows it" } else { "denies it" },
         );
     }
-    let judgement = judge(&policies, &connection);
-    if judgement.would_be_denied {
+    let evaluation = evaluate(&policies, &connection);
+    if evaluation.would_be_denied {
         let tried = fitting(&policies, &connection).into_iter().filter(|fit| fit.dry_run);
         tried.filter(|fit| fit.action == Action::Deny).for_each(|fit| {
             steps.say(named(&policies, &fit, direction), "would deny it: a dry run, so it is only counted");
@@ -94,7 +94,7 @@ fn decide(
         steps.say(format!("{direction} of {}: {peer}", pod.name), why);
     }
     let rule = format!("policies of {}", pod.name);
-    let how = match (judgement.outcome, direction) {
+    let how = match (evaluation.outcome, direction) {
         (Outcome::Allowed, _) if direction == Direction::Ingress && who == Who::Node => {
             "allowed: the node's probes are"
         }
@@ -105,7 +105,7 @@ fn decide(
         (Outcome::Denied(OnDeny::Drop), Direction::Ingress) => "denied: without a word",
     };
     steps.say(rule, how);
-    match judgement.outcome {
+    match evaluation.outcome {
         Outcome::Allowed => None,
         Outcome::Denied(how) => Some(how),
     }

@@ -1,13 +1,13 @@
 //! Explains what happens to a connection, rule by rule, as the BPF programs decide: capture, Services, policies.
 
 mod around;
+mod both_ends;
 mod captured;
 mod decided;
-mod judged;
 
 use crate::report;
 use crate::view::View;
-use judged::Caller as Calling;
+use both_ends::Caller as Calling;
 use sidestep_agent_api::{Caller, Explanation, Protocol, Step, Verdict};
 use sidestep_ebpf::error::Error;
 use sidestep_mesh::address::{self, Address, Family};
@@ -72,7 +72,7 @@ pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr)
     let from = Calling::new(caller)?;
     let protocol = captured::ours(protocol);
     let Some((key, frontend)) = find(view, protocol, to, is_node, &mut steps)? else {
-        let verdict = judged::of_all(view, from.as_ref(), &[to], protocol, &mut steps)?.unwrap_or(Verdict::Untouched);
+        let verdict = both_ends::of_all(view, from.as_ref(), &[to], protocol, &mut steps)?.unwrap_or(Verdict::Untouched);
         return Ok(steps.end(verdict));
     };
     service(view, &key, &frontend, from.as_ref(), steps)
@@ -238,7 +238,7 @@ fn service(
     let targets: Vec<SocketAddr> = endpoints.iter().map(|endpoint| report::socket_address(*endpoint)).collect();
     let verdict = match frontend.count {
         0 => Verdict::Refused,
-        _ => judged::of_all(view, from, &targets, key.protocol, &mut steps)?.unwrap_or(Verdict::Translated),
+        _ => both_ends::of_all(view, from, &targets, key.protocol, &mut steps)?.unwrap_or(Verdict::Translated),
     };
     Ok(Explanation {
         steps: steps.0,

@@ -12,20 +12,20 @@ impl Policies {
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, &'static str)>> {
         let damaged = self.damaged()?;
         let mut differences = Vec::new();
-        for (cookie, judged) in &self.known {
+        for (cookie, isolated) in &self.known {
             let mut say = |what| differences.push((*cookie, what));
             match self.pods.get(cookie)? {
-                None => say("is not among the judged pods of the tables"),
-                Some(found) if found.bytes() != judged.bytes() => {
+                None => say("is not among the pods of the tables"),
+                Some(found) if found.bytes() != isolated.bytes() => {
                     say("the tables of policy say something else than was written");
                 }
                 Some(_) => {}
             }
-            if damaged.contains(&judged.policy) {
+            if damaged.contains(&isolated.policy) {
                 say("its policies are not in the tables as they were written");
             }
             if !inbound::is_alive(&self.pins, *cookie) {
-                say("no program is attached in its namespace, so that nothing that comes in is judged");
+                say("no program is attached in its namespace, so that nothing that comes in is evaluated");
             }
         }
         let addresses = self.own.damaged()?.into_iter();
@@ -39,7 +39,7 @@ impl Policies {
         }
         if strangers {
             let others = self.pods.keys().filter(|cookie| !self.known.contains_key(cookie));
-            differences.extend(others.map(|cookie| (cookie, "is judged by the tables, and by no policy")));
+            differences.extend(others.map(|cookie| (cookie, "is evaluated by the tables, and by no policy")));
         }
         Ok(differences)
     }

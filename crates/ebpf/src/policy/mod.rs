@@ -138,7 +138,7 @@ impl Policies {
     /// Sets the policies of the pod in this namespace, which has these addresses. On an error a pod that had policies keeps them;
     /// another pod gets only the defaults, if its policies can deny anything.
     pub fn put(&mut self, namespace: &Path, cookie: u64, addresses: &Addresses, wanted: &Compiled) -> Result<()> {
-        // Addresses first, since what the pod sends to itself is never judged.
+        // Addresses first, since what the pod sends to itself is never evaluated.
         self.know(cookie, addresses)?;
         let number = match self.number(&wanted.entries) {
             Ok(number) => number,
@@ -235,8 +235,8 @@ impl Policies {
 
     /// Removes the pods of namespaces that have ended.
     pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
-        let judged = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);
-        let dead: Vec<u64> = judged.filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
+        let isolated = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);
+        let dead: Vec<u64> = isolated.filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
         dead.iter().try_for_each(|cookie| self.remove_pod(*cookie))?;
         Ok(dead)
     }

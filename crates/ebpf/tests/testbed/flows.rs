@@ -32,7 +32,7 @@ impl Observed {
     }
 
     /// Adds a policy, so that the pod's connections are counted.
-    fn judge(&mut self, app: &str) {
+    fn evaluate(&mut self, app: &str) {
         self.world.policy("any", &format!("select: {{matchLabels: {{app: {app}}}}}, egress: [{{action: allow}}]"));
         self.world.settle();
     }
@@ -91,7 +91,7 @@ fn a_service_and_the_pair_behind_it() {
 #[test]
 fn both_ends_and_both_families() {
     let mut o = Observed::new();
-    o.judge("db");
+    o.evaluate("db");
     for family in Family::ALL {
         o.world.call(&o.web, o.world.place(&o.db, family, PORTS[0]), Tcp);
     }
@@ -99,7 +99,7 @@ fn both_ends_and_both_families() {
     let counted = o.between(0, Side::Server);
     assert_eq!((counted.attempts, counted.connections, counted.latencies), (3, 3, [0; 24]));
     assert_eq!(o.between(0, Side::Client), Counted::default(), "nothing concerns the client");
-    o.judge("web");
+    o.evaluate("web");
     for family in Family::ALL {
         o.world.call(&o.web, o.world.place(&o.db, family, PORTS[0]), Tcp);
     }
@@ -109,7 +109,7 @@ fn both_ends_and_both_families() {
 #[test]
 fn bytes_of_a_connection_that_lasts() {
     let mut o = Observed::new();
-    o.judge("web");
+    o.evaluate("web");
     let (listener, to) = o.listen(9000);
     let mut client = o.as_web(|| TcpStream::connect(to).unwrap());
     let (mut server, _) = listener.accept().unwrap();
@@ -131,7 +131,7 @@ fn bytes_of_a_connection_that_lasts() {
 #[test]
 fn failures_by_their_kind() {
     let mut o = Observed::new();
-    o.judge("web");
+    o.evaluate("web");
     let (listener, to) = o.listen(9000);
     let closed = SocketAddr::new(to.ip(), 9001);
     o.as_web(|| TcpStream::connect(closed).unwrap_err());
@@ -184,7 +184,7 @@ fn fill_up(pins: &Path) {
 #[test]
 fn what_does_not_fit_is_counted_as_such() {
     let mut o = Observed::new();
-    o.judge("web");
+    o.evaluate("web");
     let to = o.world.place(&o.db, Family::V4, PORTS[0]);
     fill_up(&o.world.node.options.pins);
     o.world.call(&o.web, to, Tcp);

@@ -4,7 +4,7 @@
 //!  documents of kind Policy   [`document`] -> [`rules::Policy`]
 //!  pods and their labels      [`crate::pod`] -> [`identity::Identity`], a number for each set of labels
 //!      |
-//!  [`judge`]                  the outcome for a connection: the model that everything else is compared with
+//!  [`evaluate`]                  the outcome for a connection: the model that everything else is compared with
 //!  [`tables`]                 the same as entries of the data plane's tables, and how they are looked up
 //!  [`plan`]                   everything that has to be written for the pods of a node
 //! ```
@@ -15,7 +15,7 @@
 
 pub mod document;
 pub mod identity;
-pub mod judge;
+pub mod evaluate;
 pub mod plan;
 pub mod rules;
 pub mod tables;

@@ -13,7 +13,7 @@ pub const SAYS_DENY: u8 = 1 << 1;
 pub const SAYS_DROP: u8 = 1 << 2;
 pub const DRY_ALLOW: u8 = 1 << 3;
 pub const DRY_DENY: u8 = 1 << 4;
-pub const JUDGED: u8 = 1 << 5;
+pub const ISOLATED: u8 = 1 << 5;
 pub const HAS_RANGES: u8 = 1 << 6;
 pub const NAMES_DENIED: u16 = 1 << 7;
 pub const DRY_NAMES_DENIED: u16 = 1 << 8;
@@ -90,8 +90,8 @@ fn said(action: Action, policy: &Policy) -> u8 {
 /// A policy in force also denies in the dry run, which assumes that all policies are in force.
 fn defaults(policy: &Policy, direction: Direction) -> u16 {
     let by_default = match policy.default_of(direction) {
-        Action::Allow => JUDGED,
-        Action::Deny => JUDGED | DRY_DENY | said(Action::Deny, policy),
+        Action::Allow => ISOLATED,
+        Action::Deny => ISOLATED | DRY_DENY | said(Action::Deny, policy),
     };
     let by_name = match policy.denies_by_name(direction) {
         false => 0,

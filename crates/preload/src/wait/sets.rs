@@ -117,10 +117,10 @@ pub struct Set {
     pub is_shared: AtomicBool,
     /// Time (ticks) until which a relative is assumed to have the set, too.
     pub held_until: AtomicU64,
-    /// Number of the waiter. -1: the set has not been one yet. Below: it was one, as [`Set::give_place_up`] says.
-    place: AtomicI32,
+    /// Number of the waiter. -1: the set has not been one yet. Below: it was one, as [`Set::give_waiter_up`] says.
+    waiter: AtomicI32,
     /// The set has been a waiter, in this process or in a parent: events with our tags may come.
-    pub had_place: AtomicBool,
+    pub had_waiter: AtomicBool,
     /// The set is watched in another set or in poll(2), so news must make it readable.
     pub nested: AtomicBool,
     /// The doorbell of a nested set has rung for what is ready now, and has been neither hushed nor heard in the set since.
@@ -163,8 +163,8 @@ static SET: [Set; SETS] = [const {
         family: AtomicU32::new(0),
         is_shared: AtomicBool::new(false),
         held_until: AtomicU64::new(0),
-        place: AtomicI32::new(-1),
-        had_place: AtomicBool::new(false),
+        waiter: AtomicI32::new(-1),
+        had_waiter: AtomicBool::new(false),
         nested: AtomicBool::new(false),
         shown: AtomicBool::new(false),
         is_kernels: AtomicBool::new(false),
@@ -192,7 +192,7 @@ static SET: [Set; SETS] = [const {
 
 static HIGH: AtomicU32 = AtomicU32::new(0);
 
-/// [`Set::place`] after waiter 0 was given up; one less for each further number.
+/// [`Set::waiter`] after waiter 0 was given up; one less for each further number.
 const GIVEN_UP: i32 = -2;
 
 #[inline]
@@ -226,11 +226,11 @@ pub fn create(fd: i32) -> Option<u32> {
     s.with(|inner| *inner = Inner { regs: Regs(memory), top: 0, ready: Ready::new(), pace: Pace::new(), taken: 0 });
     s.fd.store(fd, Relaxed);
     s.life.fetch_add(1, Release);
-    s.place.store(-1, Relaxed);
+    s.waiter.store(-1, Relaxed);
     s.used_in.store(0, Relaxed);
     s.family.store(0, Relaxed);
     s.held_until.store(0, Relaxed);
-    let lives = [&s.had_place, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_changing, &s.is_shared];
+    let lives = [&s.had_waiter, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_changing, &s.is_shared];
     let flags = lives.into_iter().chain([&s.has_level, &s.has_edge, &s.entries_used]);
     flags.for_each(|flag| flag.store(false, Relaxed));
     HIGH.fetch_max(index + 1, AcqRel);
@@ -263,44 +263,44 @@ impl Set {
     }
 
     #[inline]
-    pub fn place(&self) -> Option<u32> {
-        let p = self.place.load(Acquire);
+    pub fn waiter(&self) -> Option<u32> {
+        let p = self.waiter.load(Acquire);
         (p >= 0).then_some(p as u32)
     }
 
-    pub fn set_place(&self, place: u32) {
+    pub fn set_waiter(&self, waiter: u32) {
         self.generation.store(crate::generation::get(), Relaxed);
-        self.had_place.store(true, Relaxed);
+        self.had_waiter.store(true, Relaxed);
         self.shown.store(false, Relaxed);
-        self.place.store(place as i32, SeqCst);
+        self.waiter.store(waiter as i32, SeqCst);
         // SYNC natives
         fence(SeqCst);
     }
 
     /// The doorbell belongs to another process, or could not be added.
-    pub fn set_no_place(&self) {
-        self.place.store(-1, Release);
+    pub fn set_no_waiter(&self) {
+        self.waiter.store(-1, Release);
     }
 
     /// The set is never a waiter again. The waiter stays taken until the set is closed: a thread may still sleep there, and
     /// must not take another set's news when it wakes.
-    pub fn give_place_up(&self) {
+    pub fn give_waiter_up(&self) {
         let taken = |p| (p >= 0).then_some(GIVEN_UP - p);
-        let _ = self.place.fetch_update(AcqRel, Acquire, taken);
+        let _ = self.waiter.fetch_update(AcqRel, Acquire, taken);
     }
 
-    pub fn gave_place_up(&self) -> bool {
-        self.place.load(Acquire) <= GIVEN_UP
+    pub fn gave_waiter_up(&self) -> bool {
+        self.waiter.load(Acquire) <= GIVEN_UP
     }
 
     /// Releases the waiter: the last descriptor of the set is being closed, or the kernel takes the set over.
     pub fn destroy(&self) {
-        match self.place.load(Acquire) {
+        match self.waiter.load(Acquire) {
             p @ 0.. => waiter::release(p as u32),
             p @ ..=GIVEN_UP => waiter::release((GIVEN_UP - p) as u32),
             _ => {}
         }
-        self.place.store(-1, Release);
+        self.waiter.store(-1, Release);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::open;
 use super::rules::{self, Context};
 use super::run::Run;
-use super::ways::Way;
+use super::modes::Mode;
 use crate::program::Step;
 use crate::trace::Line;
 
@@ -84,7 +84,7 @@ pub fn undetermined(runs: &[&[Line]]) -> BTreeSet<Key> {
 }
 
 /// `run`: the run with Sidestep.
-pub fn compare(steps: &[Step], way: Way, plain: &[Line], run: &Run, unsteady: &BTreeSet<Key>) -> Comparison {
+pub fn compare(steps: &[Step], mode: Mode, plain: &[Line], run: &Run, unsteady: &BTreeSet<Key>) -> Comparison {
     let (plain, other) = (by_key(plain), by_key(&run.lines));
     let keys: BTreeSet<Key> = plain.keys().chain(other.keys()).copied().collect();
     let mut it = Comparison::default();
@@ -101,7 +101,7 @@ pub fn compare(steps: &[Step], way: Way, plain: &[Line], run: &Run, unsteady: &B
             (Some(a), Some(b)) if same_events_in_another_order(a, b) => Kind::Order,
             (plain, line) => {
                 let (plain, line) = (plain.copied().unwrap_or(&missing), line.copied().unwrap_or(&missing));
-                kind(&Context { plain, line, way, steps, returned: run.report.returned > 0 })
+                kind(&Context { plain, line, mode, steps, returned: run.report.returned > 0 })
             }
         };
         it.differences.push(Difference { key, plain: shown(plain.get(&key)), other: shown(other.get(&key)), kind });

@@ -7,7 +7,7 @@ twin: random programs of socket calls, on the kernel and with Sidestep, compared
 
 A seed makes a program: connections, listeners, pipes and files in the slots of two sides, and hundreds of calls on them,
 including invalid ones, by several threads, with signals and forked children. It runs on the kernel twice; the results that
-both runs share are the reference. Then it runs in each way with Sidestep, and every return value, errno, byte, event and the
+both runs share are the reference. Then it runs in each mode with Sidestep, and every return value, errno, byte, event and the
 order of events must be the same. LIMITATIONS.md and src/harness/rules.rs list the permitted differences.
 
 Ways: upgraded     both sides in one process, connections change to the ring at the first byte
@@ -19,14 +19,14 @@ Ways: upgraded     both sides in one process, connections change to the ring at 
 A fault is shown as the first call with another result; then the program is minimized, and written to a file, which --replay
 runs again.
 
-  twin                              seeds 1 to 20, each in four ways
+  twin                              seeds 1 to 20, each in four modes
   twin --seeds 1..500 --steps 300   more and longer programs
   twin --time 3600                  new seeds for an hour
-  twin --replay FILE --ways flip    one program, with its trace
+  twin --replay FILE --modes flip    one program, with its trace
   twin --seeds 0..0 --programs tests/twin/programs   the programs that once showed a fault
   twin --show 17                    the program of a seed
 
-The last line is `twin: N passed, N failed`; each program counts once for each way.
+The last line is `twin: N passed, N failed`; each program counts once for each mode.
 Exit code: 0 all passed, 1 some failed, 2 nothing ran.";
 
 #[derive(clap::Parser)]
@@ -42,7 +42,7 @@ pub struct Options {
     pub steps: usize,
     /// all, some (four, chosen by the seed), or names separated by commas
     #[arg(long, default_value = "some")]
-    pub ways: String,
+    pub modes: String,
     /// Programs that run at a time
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,

@@ -3,7 +3,7 @@
 //! Most differences that users may see are excluded by the generator, so that no rule has to permit them: `generate::kinds`,
 //! `generate::bytes::with_more`, `exec::bulk`.
 
-use super::ways::{Preloaded, Way};
+use super::modes::{Preloaded, Mode};
 use crate::generate::EDGE;
 use crate::program::{Act, ActorId, Arg, Call, Slot, Step, Watched};
 use crate::trace::Line;
@@ -20,7 +20,7 @@ pub struct Rule {
 pub struct Context<'a> {
     pub plain: &'a Line,
     pub line: &'a Line,
-    pub way: Way,
+    pub mode: Mode,
     pub steps: &'a [Step],
     /// A connection has returned to the kernel in this run.
     pub returned: bool,
@@ -103,7 +103,7 @@ pub const RULES: &[Rule] = &[
         sentence: "The connection was switched by the test aid `SIDESTEP_FLIP`.",
         ends: false,
         // The send goes in parts, the first of which may go before the peer's reset is known.
-        holds: |c| c.way.flips && sent(c.plain) > sent(c.line) && sent(c.line) > 0,
+        holds: |c| c.mode.flips && sent(c.plain) > sent(c.line) && sent(c.line) > 0,
     },
     Rule {
         name: "flip-part-received",
@@ -111,7 +111,7 @@ pub const RULES: &[Rule] = &[
         ends: true,
         // The first part wakes a call that waits for bytes.
         holds: |c| {
-            c.way.flips && c.line.after.is_some() && received(c.plain) > received(c.line) && received(c.line) > 0
+            c.mode.flips && c.line.after.is_some() && received(c.plain) > received(c.line) && received(c.line) > 0
         },
     },
     Rule {
@@ -135,7 +135,7 @@ fn received(line: &Line) -> i64 {
 /// Whether connections change their carrier during the program, or several threads may wait in one set.
 fn changes_carrier(c: &Context) -> bool {
     let may = |step: &Step| matches!(step.act, Act::Fork { .. } | Act::Operator { .. } | Act::Pair { warm: false, .. });
-    c.returned || c.way.flips || c.way.preloaded != Preloaded::Both || c.steps.iter().any(may)
+    c.returned || c.mode.flips || c.mode.preloaded != Preloaded::Both || c.steps.iter().any(may)
 }
 
 /// Whether poll(2) reports sets as readable besides what the kernel reports.

@@ -1,4 +1,4 @@
-//! One run of one program in one way: a process group with a deadline, and its output.
+//! One run of one program in one mode: a process group with a deadline, and its output.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sidestep_posix::runner::report::Report;
 
-use super::ways::{Preloaded, Way};
+use super::modes::{Preloaded, Mode};
 use crate::program::{self, Step};
 use crate::trace::{Line, Printed};
 
@@ -38,8 +38,8 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Runner {
     /// `reference`: what the kernel did, if known.
-    pub fn run(&self, steps: &[Step], way: Way, seed: u64, reference: Option<&[Line]>) -> Result<Run, String> {
-        let name = format!("{}-{}", way.name, NUMBER.fetch_add(1, Relaxed));
+    pub fn run(&self, steps: &[Step], mode: Mode, seed: u64, reference: Option<&[Line]>) -> Result<Run, String> {
+        let name = format!("{}-{}", mode.name, NUMBER.fetch_add(1, Relaxed));
         let dir = tempfile::Builder::new().prefix(&name).tempdir_in(&self.scratch).map_err(|e| e.to_string())?;
         let at = |name: &str| dir.path().join(name);
         let write = |name: &str, text: String| std::fs::write(at(name), text).map_err(|e| format!("{name}: {e}"));
@@ -49,13 +49,13 @@ impl Runner {
         }
         let said = File::create(at("said")).map_err(|e| e.to_string())?;
         let broker = format!("@twin-{}-{name}", std::process::id());
-        let mut command = self.command(dir.path(), way, reference.is_some())?;
+        let mut command = self.command(dir.path(), mode, reference.is_some())?;
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SIDESTEP")) {
             command.env_remove(name);
         }
         command.env_remove("LD_PRELOAD").env("SIDESTEP_BROKER", &broker).env("SIDESTEP_REPORT", at("report"));
-        command.envs(way.settings.iter().copied());
-        if way.flips {
+        command.envs(mode.settings.iter().copied());
+        if mode.flips {
             command.env("SIDESTEP_FLIP", (100 + seed % 1901).to_string());
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).process_group(0);
@@ -68,29 +68,29 @@ impl Runner {
             })
         };
         let child = command.spawn().map_err(|e| format!("{:?}: {e}", command.get_program()))?;
-        let mut run = self.follow(child, &broker, way);
+        let mut run = self.follow(child, &broker, mode);
         run.said = std::fs::read_to_string(at("said")).unwrap_or_default();
         run.report = Report::read(&at("report"))?;
         Ok(run)
     }
 
-    fn command(&self, dir: &Path, way: Way, reference: bool) -> Result<Command, String> {
+    fn command(&self, dir: &Path, mode: Mode, reference: bool) -> Result<Command, String> {
         let me = std::env::current_exe().map_err(|e| format!("where is this program: {e}"))?;
         let under = [self.sidestep.clone().into_os_string(), "run".into(), "--".into()];
         let mut line = vec![];
-        if matches!(way.preloaded, Preloaded::Both | Preloaded::Only(0)) {
+        if matches!(mode.preloaded, Preloaded::Both | Preloaded::Only(0)) {
             line.extend(under.clone());
         }
         line.extend([me.clone().into_os_string(), "exec".into(), dir.as_os_str().to_owned()]);
         if reference {
             line.push("--reference".into());
         }
-        if way.rings() {
+        if mode.rings() {
             line.push("--ring".into());
         }
-        if way.two {
+        if mode.two {
             line.push("--".into());
-            match way.preloaded {
+            match mode.preloaded {
                 Preloaded::Only(1) => line.extend(under),
                 Preloaded::Only(_) => line.extend(["env", "-u", "LD_PRELOAD"].map(Into::into)),
                 _ => {}
@@ -103,7 +103,7 @@ impl Runner {
     }
 
     /// Reads all that the program prints, and acts as the operator when the program asks for that.
-    fn follow(&self, mut child: Child, broker: &str, way: Way) -> Run {
+    fn follow(&self, mut child: Child, broker: &str, mode: Mode) -> Run {
         let group = child.id() as i32;
         let (tell, told) = std::sync::mpsc::channel::<()>();
         let deadline = self.deadline;
@@ -124,7 +124,7 @@ impl Runner {
                 Ok(Printed::Warm { ring }) => run.warm.push(ring),
                 Ok(Printed::End) => ended = true,
                 Ok(Printed::Operator { detach }) => {
-                    self.operate(broker, way, detach);
+                    self.operate(broker, mode, detach);
                     let _ = stdin.write_all(b"\n");
                 }
                 Err(e) => run.broke = Some(format!("it printed what is no line of a trace ({e}): {line}")),
@@ -146,8 +146,8 @@ impl Runner {
         run
     }
 
-    fn operate(&self, broker: &str, way: Way, detach: bool) {
-        if way.preloaded == Preloaded::Nobody {
+    fn operate(&self, broker: &str, mode: Mode, detach: bool) {
+        if mode.preloaded == Preloaded::Nobody {
             return;
         }
         let what = if detach { "detach" } else { "attach" };

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::judge::{RUNS, Truth, Verdict};
+use super::truth::{RUNS, Truth, Verdict};
 use super::run::Runner;
-use super::ways::Way;
+use super::modes::Mode;
 use crate::program::Step;
 
 pub struct Shrink<'a> {
     pub runner: &'a Runner,
-    pub way: Way,
+    pub mode: Mode,
     pub seed: u64,
     pub strict: bool,
     pub time: Duration,
@@ -18,8 +18,8 @@ pub struct Shrink<'a> {
 impl Shrink<'_> {
     /// The verdict on these steps, if they show a fault. `times`: number of runs on the kernel.
     pub fn fault_of(&self, steps: &[Step], times: usize) -> Option<Verdict> {
-        let truth = Truth::find(self.runner, steps, self.seed, &[self.way.two], times).ok()?;
-        let verdict = truth.judge(self.runner, steps, self.seed, self.way, self.strict).ok()?;
+        let truth = Truth::find(self.runner, steps, self.seed, &[self.mode.two], times).ok()?;
+        let verdict = truth.evaluate(self.runner, steps, self.seed, self.mode, self.strict).ok()?;
         verdict.fault.is_some().then_some(verdict)
     }
 

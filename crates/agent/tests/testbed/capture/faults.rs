@@ -101,7 +101,7 @@ fn what_cannot_be_told_to_the_proxy_is_refused_and_never_let_past() {
     let refused = greeted(&pod, ROOT, to).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset), "{refused}");
     assert_eq!(greeted(&pod, PROXY, to).unwrap().listener, 8080);
-    let count = node.captures().reasons.into_iter().find(|count| count.reason == "way-not-kept").unwrap().count;
+    let count = node.captures().reasons.into_iter().find(|count| count.reason == "orig-dst-not-stored").unwrap().count;
     assert!(count >= 1);
     drop(full);
     assert_eq!(greeted(&pod, ROOT, to).unwrap().listener, OUTBOUND);

@@ -55,7 +55,7 @@ fn figures_are_right_by_pair_and_by_service() {
         let other = ["service=\"other\""];
         assert_eq!(value(&metrics, "sidestep_service_flow_connections_total", &other), None, "{metrics}");
     }
-    assert!(metrics.contains("sidestep_judged_pods 1\n") && metrics.contains("sidestep_policies 1\n"));
+    assert!(metrics.contains("sidestep_enforced_pods 1\n") && metrics.contains("sidestep_policies 1\n"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 #[test]
-fn both_directions_are_judged_and_a_change_counts_at_once() {
+fn both_directions_are_enforced_and_a_change_counts_at_once() {
     let mut world = World::new();
     assert!(call(&world.web, &world.db).is_ok() && call(&world.stranger, &world.db).is_ok());
     world.policy("db", ONLY_WEB, "db");
@@ -30,7 +30,7 @@ fn both_directions_are_judged_and_a_change_counts_at_once() {
     world.forget("db");
     assert!(call(&world.web, &world.db).is_ok() && call(&world.stranger, &world.db).is_ok());
     let check = world.node.check();
-    assert!(check.is_well() && check.judged == 0, "{check:?}");
+    assert!(check.is_well() && check.enforced == 0, "{check:?}");
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn a_policy_that_does_not_fit_is_told_and_changes_nothing() {
 fn a_namespace_that_ends_is_forgotten() {
     let mut world = World::new();
     world.policy("all", "default: {ingress: deny}", "db");
-    let judged = |node: &crate::agent::Node| {
+    let enforced = |node: &crate::agent::Node| {
         let tables = node.captures().tables.into_iter().chain(node.status().unwrap().tables);
         tables.into_iter().find(|fill| fill.table == "policed_pods").map(|fill| fill.used)
     };
-    world.node.wait(|node| judged(node) == Some(3));
+    world.node.wait(|node| enforced(node) == Some(3));
     let World { stranger, mut node, web: _web, db: _db, _servers } = world;
     drop(stranger);
-    node.wait(|node| judged(node) == Some(2));
+    node.wait(|node| enforced(node) == Some(2));
 }

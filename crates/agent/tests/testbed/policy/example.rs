@@ -22,7 +22,7 @@ fn the_example_does_what_it_says() {
         node.file(file.file_name().to_str().unwrap(), &text);
     }
     node.start();
-    node.wait(|node| node.policies().pods.iter().filter(|pod| pod.judged).count() == 3);
+    node.wait(|node| node.policies().pods.iter().filter(|pod| pod.enforced).count() == 3);
     assert!(node.check().is_well(), "{:?}", node.check());
     assert!(call(&web, &db).is_ok() && call(&import, &web).is_ok() && call(&db, &web).is_ok());
     assert!(is_refused(&import, &db) && is_refused(&web, &import));

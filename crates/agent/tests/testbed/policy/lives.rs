@@ -140,7 +140,7 @@ fn what_is_dropped_meets_silence_while_an_agent_runs_and_is_refused_else() {
     world.node.kill();
     assert_eq!(met(&world), ErrorKind::ConnectionRefused);
     world.node.start();
-    world.node.wait(|node| node.policies().pods.iter().any(|pod| pod.judged));
+    world.node.wait(|node| node.policies().pods.iter().any(|pod| pod.enforced));
     assert_eq!(met(&world), ErrorKind::TimedOut);
     assert!(call(&world.web, &world.db).is_ok());
 }

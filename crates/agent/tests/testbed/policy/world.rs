@@ -37,8 +37,8 @@ impl World {
         World { _servers: vec![server(&db), server(&web)], web, db, stranger, node }
     }
 
-    /// Writes the policy's file, and waits until it is in force for the pod `judged`.
-    pub fn policy(&mut self, name: &str, spec: &str, judged: &str) {
+    /// Writes the policy's file, and waits until it is in force for the pod `selected`.
+    pub fn policy(&mut self, name: &str, spec: &str, enforced: &str) {
         let (file, text) = (format!("policy-{name}.yaml"), yaml::policy(name, spec));
         // If the file replaces another policy of this name, that one is in force until the file has been read.
         let replaces = std::fs::read_to_string(self.node.services().join(&file)).is_ok_and(|before| before != text);
@@ -46,7 +46,7 @@ impl World {
         self.node.file(&file, &text);
         self.node.wait(|node| {
             let said = said(node, name);
-            said.is_some() && said != before && node.policies().pods.iter().any(|pod| pod.name == judged && pod.judged)
+            said.is_some() && said != before && node.policies().pods.iter().any(|pod| pod.name == enforced && pod.enforced)
         });
         self.node.check(); // the controller answers after it has processed earlier orders
     }

@@ -127,7 +127,7 @@ fn a_socket_that_dials_again_and_again_has_one_entry_and_leaves_none() {
         assert_eq!(tables.pending(), 0);
         assert_eq!(dial_as(&scene.victim, NOBODY, to).unwrap().seen.listener, OUTBOUND);
     }
-    assert_eq!(scene.world.node.reason("way-not-kept"), 0);
+    assert_eq!(scene.world.node.reason("orig-dst-not-stored"), 0);
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn an_extended_ping_is_judged_too() {
     assert_eq!(sends(&scene), Err(Errno::PERM));
 }
 
-/// Where the kernel has one of them, it is judged by rules without ports; else nobody has one.
+/// Where the kernel has one of them, it is evaluated by rules without ports; else nobody has one.
 #[test]
 fn no_other_protocol_reaches_a_forbidden_host() {
     let mut scene = Scene::new();

@@ -1,4 +1,4 @@
-//! A source route leads a packet first to another host than the address that rules judge. That host may be one that the pod may not
+//! A source route leads a packet first to another host than the address that rules are about. That host may be one that the pod may not
 //! call, and may even have that address.
 
 use super::caller::{SOON, as_nobody, control_message, error_of, send_with, set_option};
@@ -39,7 +39,7 @@ impl Scene {
     }
 
     /// Puts the attacker's policy into force.
-    fn judge(&mut self) {
+    fn evaluate(&mut self) {
         let allowed =
             CLAIMED.map(|ip| format!("{{cidr: '{ip}/{}'}}", if ip.contains(':') { 128 } else { 32 })).join(", ");
         self.world.policy(
@@ -146,7 +146,7 @@ fn the_way_is_there_for_a_pod_without_rules() {
 #[test]
 fn a_socket_with_a_source_route_is_refused_to_a_judged_pod() {
     let mut scene = Scene::new();
-    scene.judge();
+    scene.evaluate();
     for v6 in [false, true] {
         let by = scene.by(v6);
         let errors = scene.attack(v6, || {
@@ -165,11 +165,11 @@ fn a_socket_with_a_source_route_is_refused_to_a_judged_pod() {
     assert_eq!(error, Err(rustix::io::Errno::ACCESS));
 }
 
-/// A pod's own address is never judged, so a source route to it is refused.
+/// A pod's own address is never evaluated, so a source route to it is refused.
 #[test]
 fn a_source_route_to_the_own_address_is_refused() {
     let mut scene = Scene::new();
-    scene.judge();
+    scene.evaluate();
     for v6 in [false, true] {
         let (by, own) = (scene.by(v6), scene.world.address(&scene.attacker, v6));
         for to in [own, if v6 { at("::1", 0) } else { at("127.0.0.1", 0) }.ip()] {
@@ -228,7 +228,7 @@ fn the_kernel_gives_nobody_a_source_route_of_ipv4() {
 #[test]
 fn no_control_message_nor_flow_label_leads_elsewhere() {
     let mut scene = Scene::new();
-    scene.judge();
+    scene.evaluate();
     let IpAddr::V6(by) = scene.by(true) else { panic!() };
     let to = claimed(true, PORTS[0]);
     let headers = [segments(by), old_route(0, by), old_route(2, by)];
@@ -294,7 +294,7 @@ fn labelled(_by: Ipv6Addr, to: SocketAddr, kind: libc::c_int, header: &[u8]) -> 
 #[test]
 fn a_socket_that_was_made_before_the_programs_is_refused_too() {
     let mut scene = Scene::new();
-    scene.judge();
+    scene.evaluate();
     let prepared = [false, true].map(|v6| {
         let by = scene.by(v6);
         sidestep_ebpf::services::remove(&scene.world.node.options.pins).unwrap();
@@ -327,7 +327,7 @@ fn a_captured_pod_cannot_go_around_its_proxy_by_one() {
     assert!(dial().iter().all(Result::is_ok), "{:?}", dial());
     world.capture(&attacker, &rules());
     assert_eq!(dial(), [Err(Some(libc::EACCES)), Err(Some(libc::EACCES))]);
-    // Also with a policy that does not concern it: packets that are sent without the judgement of a call, such as this datagram.
+    // Also with a policy that does not concern it: packets that are sent without an evaluation at a call, such as this datagram.
     let IpAddr::V6(by) = forbidden.v6 else { panic!() };
     let error = as_nobody(&attacker, || {
         let socket = UdpSocket::bind("[::]:0").unwrap();

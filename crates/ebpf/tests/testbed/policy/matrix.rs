@@ -5,25 +5,25 @@ use super::random::{Numbers, policies};
 use super::world::{PORTS, World, who};
 use sidestep_mesh::address::Protocol::{self, Tcp, Udp};
 use sidestep_mesh::object::Name;
-use sidestep_mesh::policy::judge::{Connection, Judgement, Outcome, judge};
+use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, evaluate};
 use sidestep_mesh::policy::rules::{Direction, OnDeny};
 use std::net::SocketAddr;
 
 const WOULD_DENY: [&str; 2] = ["policy-would-deny-out", "policy-would-deny-in"];
 const SEEDS: std::ops::Range<u64> = 1..13;
 
-/// The model's judgement for both ends.
-fn judged(world: &World, [client, server]: [&Name; 2], to: SocketAddr, protocol: Protocol) -> [Judgement; 2] {
+/// The model's evaluation for both ends.
+fn judged(world: &World, [client, server]: [&Name; 2], to: SocketAddr, protocol: Protocol) -> [Evaluation; 2] {
     let v6 = to.ip().to_canonical().is_ipv6();
     let both = [(client, server, Direction::Egress), (server, client, Direction::Ingress)];
     both.map(|(pod, peer, direction)| {
         let identity = world.identity(peer);
         let (peer, who) = (world.address(peer, v6), who(&identity));
-        judge(&world.policies_of(pod), &Connection { direction, peer, who, protocol: Some(protocol), port: to.port() })
+        evaluate(&world.policies_of(pod), &Connection { direction, peer, who, protocol: Some(protocol), port: to.port() })
     })
 }
 
-fn expected([out, into]: [Judgement; 2]) -> Seen {
+fn expected([out, into]: [Evaluation; 2]) -> Seen {
     match (out.outcome, into.outcome) {
         (Outcome::Denied(OnDeny::Refuse), _) => Seen::Refused,
         (Outcome::Denied(OnDeny::Drop), _) => Seen::Unreachable,

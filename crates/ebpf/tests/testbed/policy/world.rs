@@ -9,7 +9,7 @@ use sidestep_ebpf::packets;
 use sidestep_ebpf::policy::{Addresses, Policies};
 use sidestep_mesh::object::{Key, Name};
 use sidestep_mesh::policy::identity::{Identities, Identity};
-use sidestep_mesh::policy::judge::Who;
+use sidestep_mesh::policy::evaluate::Who;
 use sidestep_mesh::policy::plan::{Plan, plan};
 use sidestep_mesh::policy::rules::Policy;
 use sidestep_mesh::state::Change;

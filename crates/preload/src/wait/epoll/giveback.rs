@@ -126,7 +126,7 @@ pub(super) fn disinherit(s: &Set) {
         drain::to_kernel(c, fd, Reason::Shared);
         restore(fd);
     });
-    s.set_no_place();
+    s.set_no_waiter();
 }
 
 /// Gives everything in the set back to the kernel for good.
@@ -137,9 +137,9 @@ pub(super) fn surrender_set(s: &Set, reason: Reason) {
         drop_bell(s, c);
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     });
-    if let Some(p) = s.place() {
+    if let Some(p) = s.waiter() {
         let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, waiter::doorbell(p), 0, 0);
-        s.give_place_up();
+        s.give_waiter_up();
     }
 }
 
@@ -148,13 +148,13 @@ pub(super) fn surrender_set(s: &Set, reason: Reason) {
 pub(super) fn give_way(index: u32, depth: u32) -> bool {
     let s = sets::get(index);
     let mut gave = false;
-    if let Some(p) = s.place() {
+    if let Some(p) = s.waiter() {
         for_each_managed(s, |fd, c| {
             drain::both(c, fd, Reason::Places);
             drop_bell(s, c);
             restore(fd);
         });
-        s.give_place_up();
+        s.give_waiter_up();
         gave = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, waiter::doorbell(p), 0, 0).is_ok();
     }
     if depth > 0 {
@@ -202,7 +202,7 @@ pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)
 }
 
 pub(super) fn drop_bell(s: &Set, c: &Conn) {
-    if let Some(p) = s.place() {
+    if let Some(p) = s.waiter() {
         side::remove_doorbell(&c.words().side[c.my_side()], p);
     }
 }

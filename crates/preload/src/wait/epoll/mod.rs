@@ -70,13 +70,13 @@ pub fn created(fd: i32) {
 /// Whether our doorbell is in the set, or may be: the kernel's events may include it.
 #[inline]
 pub fn has_doorbell(index: u32) -> bool {
-    sets::get(index).had_place.load(Relaxed)
+    sets::get(index).had_waiter.load(Relaxed)
 }
 
 /// A registration was listed outside of a wait: wakes a thread that sleeps in the set. `is_first`: the doorbell rings even if
 /// nobody sleeps, so that the kernel's list keeps the order of the news.
 fn kick(s: &Set, is_first: bool) {
-    if let Some(p) = s.place().filter(|p| is_first || waiter::has_sleepers(*p)) {
+    if let Some(p) = s.waiter().filter(|p| is_first || waiter::has_sleepers(*p)) {
         waiter::ring(p);
     }
     // Threads that wait in an outer set, or in poll, sleep elsewhere.

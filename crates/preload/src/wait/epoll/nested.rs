@@ -42,7 +42,7 @@ pub(super) fn refresh_nested() {
 
 /// Whether some peer lacks the doorbell of a nested set: its writes ring nobody.
 pub(super) fn is_unheard() -> bool {
-    let unheard = |s: &Set| s.place().is_some_and(|p| !link::all().all(|l| l.knows(p)));
+    let unheard = |s: &Set| s.waiter().is_some_and(|p| !link::all().all(|l| l.knows(p)));
     NESTED.load(Relaxed) != 0 && sets::all().any(|(_, s)| s.nested.load(Relaxed) && unheard(s))
 }
 
@@ -66,13 +66,13 @@ pub fn poll_nested() {
 /// the program has changed its interest.
 pub(super) fn arm_nested(s: &Set) {
     s.shown.store(false, Relaxed);
-    if let Some(p) = s.place() {
+    if let Some(p) = s.waiter() {
         show(s, p);
     }
 }
 
 fn refresh(s: &Set) {
-    let Some(p) = s.place() else { return };
+    let Some(p) = s.waiter() else { return };
     let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
     if link::all().any(|l| unrung(l.my_bell(p))) {
         s.shown.store(false, Relaxed); // the news came from a peer that lacks the doorbell

@@ -39,7 +39,7 @@ pub(super) fn uses(index: u32) {
 
 #[cold]
 fn begin_use(s: &Set) {
-    let inherited = s.place().is_some() && s.generation.load(Relaxed) != generation::get();
+    let inherited = s.waiter().is_some() && s.generation.load(Relaxed) != generation::get();
     if let Some(r) = record(s) {
         // SYNC users: each process says that it uses the set, then looks for others, so one of two sees both.
         r.users.fetch_or(arena::bit(), SeqCst);
@@ -64,7 +64,7 @@ pub(super) fn obey(s: &Set) {
 #[cold]
 fn leave(s: &Set) {
     s.is_shared.store(true, SeqCst);
-    s.had_place.store(true, Relaxed); // events with other processes' tags may come, which the program must not see
+    s.had_waiter.store(true, Relaxed); // events with other processes' tags may come, which the program must not see
     giveback::surrender_set(s, Reason::Shared);
     if let Some(r) = record(s) {
         // SYNC shared: a process that finds this bit cleared finds the managed registrations given back to the kernel.
@@ -122,7 +122,7 @@ pub fn before_fork() {
                 if s.used_in.load(Relaxed) == generation::get() + 1 {
                     r.users.fetch_or(arena::bit(), SeqCst);
                 }
-                if s.place().is_some() && s.generation.load(Relaxed) == generation::get() {
+                if s.waiter().is_some() && s.generation.load(Relaxed) == generation::get() {
                     r.managers.fetch_or(arena::bit(), SeqCst); // the child may close the registered connections, and keep the set
                 }
             }

@@ -23,7 +23,7 @@ pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) -> core::resul
         let managed = s.with(|inner| manage_in(s, inner, index, fd, armed)).unwrap_or(Ok(false));
         match managed {
             Ok(true) => {
-                if let Some(p) = s.place() {
+                if let Some(p) = s.waiter() {
                     side::add_doorbell(&c.words().side[c.my_side()], p);
                 }
                 // From the arming of the doorbell on all news ring. Earlier news are looked for now. Another thread may have
@@ -48,15 +48,15 @@ fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> co
     if s.is_kernels.load(Relaxed) {
         return Err(Reason::Foreign);
     }
-    if s.place().is_none() {
-        may_have_place(s)?;
+    if s.waiter().is_none() {
+        may_have_waiter(s)?;
     }
     if r.events & ONESHOT != 0 && !armed {
         return Ok(false); // whether it has fired is unknown until the program arms it again
     }
     let events = r.events;
     r.conn = index;
-    ensure_place(s).ok_or(Reason::Places)?;
+    ensure_waiter(s).ok_or(Reason::Places)?;
     match put(s, fd, events, (watched(s, events), tag::of(fd))) {
         Ok(()) => {}
         Err(Errno(libc::ENOMEM | libc::ENOSPC)) => return Err(Reason::Memory),
@@ -93,7 +93,7 @@ pub(super) fn manage_one_shot(s: &Set, c: &Conn, index: u32, fd: i32, has_fired:
         }
         r.conn = index;
         let mask = watched(s, if is_armed { r.events } else { 0 });
-        let p = ensure_place(s)?;
+        let p = ensure_waiter(s)?;
         kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, mask, tag::of(fd)).ok()?;
         inner.reg(fd)?.state |= reg::MANAGED | reg::EDGE | if is_armed { reg::FRESH } else { reg::DISARMED };
         Some(p)
@@ -114,7 +114,7 @@ pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64
     if (op == EPOLL_CTL_ADD) == was_native {
         return None; // the kernel is to report the error
     }
-    let p = s.with(|_| ensure_place(s)).flatten()?; // under the lock, so that a set gets only one waiter
+    let p = s.with(|_| ensure_waiter(s)).flatten()?; // under the lock, so that a set gets only one waiter
     if let Err(e) = kernel_ctl(s.fd.load(Relaxed), op, fd, watched(s, wanted.0), tag::of(fd)) {
         return Some(Err(e));
     }
@@ -132,19 +132,19 @@ pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64
 }
 
 /// Makes the set a waiter. Its doorbell becomes a member of the set, edge-triggered so that it need never be read.
-fn ensure_place(s: &Set) -> Option<u32> {
+fn ensure_waiter(s: &Set) -> Option<u32> {
     if !family::may_manage(s) {
         return None;
     }
-    if let Some(p) = s.place() {
+    if let Some(p) = s.waiter() {
         return Some(p);
     }
-    may_have_place(s).ok()?;
+    may_have_waiter(s).ok()?;
     let p = waiter::acquire()?;
     // Set before the kernel knows the doorbell: a thread that it wakes must recognise it.
-    s.set_place(p);
+    s.set_waiter(p);
     if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_ADD, waiter::doorbell(p), IN | ET, tag::of_doorbell()).is_err() {
-        s.set_no_place();
+        s.set_no_waiter();
         waiter::release(p);
         return None;
     }
@@ -154,8 +154,8 @@ fn ensure_place(s: &Set) -> Option<u32> {
 }
 
 /// Whether the set may have a doorbell. Err: why not.
-fn may_have_place(s: &Set) -> core::result::Result<(), Reason> {
-    match (family::may_manage(s), s.gave_place_up()) {
+fn may_have_waiter(s: &Set) -> core::result::Result<(), Reason> {
+    match (family::may_manage(s), s.gave_waiter_up()) {
         (false, _) => Err(Reason::Shared),
         (true, true) => Err(Reason::Places),
         (true, false) => Ok(()),

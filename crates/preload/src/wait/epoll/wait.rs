@@ -73,7 +73,7 @@ pub fn wait(
     refresh_nested();
     let is_kernels = s.is_kernels.load(Relaxed);
     // The set has no doorbell, and nobody can change that meanwhile.
-    let n = if is_kernels || !s.had_place.load(Relaxed) && thread::is_alone() && native_cap().is_none() {
+    let n = if is_kernels || !s.had_waiter.load(Relaxed) && thread::is_alone() && native_cap().is_none() {
         if ns == Some(0) { native() } else { rest::during(native) }
     } else {
         let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
@@ -92,7 +92,7 @@ impl Call<'_> {
         loop {
             self.is_open(index)?;
             shared::obey(self.s);
-            let Some(p) = self.s.place() else {
+            let Some(p) = self.s.waiter() else {
                 match self.wait_natively(index, room)? {
                     Some(n) => return Ok(n),
                     None => continue, // the set got a doorbell while this thread slept
@@ -128,7 +128,7 @@ impl Call<'_> {
         // SYNC natives: we are counted, then look for a doorbell; the other side sets the doorbell, then looks at the count.
         fence_after_rmw();
         // If the set has a doorbell by now, this thread must not sleep without listening to it.
-        let found = match self.s.place() {
+        let found = match self.s.waiter() {
             None => entries::ask(self.s, room, &left, self.mask).map(Some),
             Some(_) => Ok(None),
         };
@@ -148,7 +148,7 @@ impl Call<'_> {
             Some(n) => n,
             None => self.report(found, natives, most)?,
         };
-        if let Some(p) = self.s.place() {
+        if let Some(p) = self.s.waiter() {
             wake_natives(self.s, p);
         }
         Ok((n > 0 || has_passed && found.is_empty() || self.deadline.has_passed()).then_some(n))
@@ -157,7 +157,7 @@ impl Call<'_> {
     /// Passes the kernel's events to the program unchanged, if the set has never had a doorbell: then there is no order to
     /// keep. This is the whole wait of a program whose messages are too rare for rings, so it touches little memory.
     fn pass_on(&mut self, found: &[epoll_event], natives: usize) -> Option<usize> {
-        if natives < found.len() || found.len() > self.out.len() || self.s.had_place.load(SeqCst) {
+        if natives < found.len() || found.len() > self.out.len() || self.s.had_waiter.load(SeqCst) {
             return None;
         }
         // SAFETY: the program's own place for events, which has room for as many.

@@ -1,10 +1,10 @@
-//! One program in all ways: runs it, compares the traces, and reports the first fault.
+//! One program in all modes: runs it, compares the traces, and reports the first fault.
 
 use std::collections::BTreeSet;
 
 use super::compare::{self, Comparison, Key, Kind};
 use super::run::{Run, Runner};
-use super::ways::{PLAIN, Way};
+use super::modes::{PLAIN, Mode};
 use crate::program::Step;
 use crate::trace::Line;
 
@@ -31,12 +31,12 @@ impl Truth {
     /// Err: the program does not even run on the kernel.
     pub fn find(runner: &Runner, steps: &[Step], seed: u64, layouts: &[bool], times: usize) -> Result<Truth, String> {
         let mut truth = Truth { lines: [vec![], vec![]], undetermined: [BTreeSet::new(), BTreeSet::new()] };
-        for (i, way) in PLAIN.into_iter().enumerate().filter(|(_, way)| layouts.contains(&way.two)) {
+        for (i, mode) in PLAIN.into_iter().enumerate().filter(|(_, mode)| layouts.contains(&mode.two)) {
             let mut runs = vec![];
             for _ in 0..times {
-                let run = runner.run(steps, way, seed, None)?;
+                let run = runner.run(steps, mode, seed, None)?;
                 if let Some(broke) = run.broke {
-                    return Err(format!("on the kernel ({}): {broke}\n{}", way.name, run.said));
+                    return Err(format!("on the kernel ({}): {broke}\n{}", mode.name, run.said));
                 }
                 runs.push(run.lines);
             }
@@ -47,27 +47,27 @@ impl Truth {
         Ok(truth)
     }
 
-    pub fn of(&self, way: Way) -> &[Line] {
-        &self.lines[usize::from(way.two)]
+    pub fn of(&self, mode: Mode) -> &[Line] {
+        &self.lines[usize::from(mode.two)]
     }
 
-    pub fn judge(&self, runner: &Runner, steps: &[Step], seed: u64, way: Way, strict: bool) -> Result<Verdict, String> {
+    pub fn evaluate(&self, runner: &Runner, steps: &[Step], seed: u64, mode: Mode, strict: bool) -> Result<Verdict, String> {
         let started = std::time::Instant::now();
-        let (plain, unsteady) = (self.of(way), &self.undetermined[usize::from(way.two)]);
-        let run = runner.run(steps, way, seed, Some(plain))?;
-        let comparison = compare::compare(steps, way, plain, &run, unsteady);
-        let fault = fault(steps, way, &run, &comparison, strict);
+        let (plain, unsteady) = (self.of(mode), &self.undetermined[usize::from(mode.two)]);
+        let run = runner.run(steps, mode, seed, Some(plain))?;
+        let comparison = compare::compare(steps, mode, plain, &run, unsteady);
+        let fault = fault(steps, mode, &run, &comparison, strict);
         let (said, ring_bytes) = (run.said, run.report.ring);
         Ok(Verdict { comparison, fault, said, ring_bytes, seconds: started.elapsed().as_secs_f64() })
     }
 }
 
-fn fault(steps: &[Step], way: Way, run: &Run, comparison: &Comparison, strict: bool) -> Option<String> {
+fn fault(steps: &[Step], mode: Mode, run: &Run, comparison: &Comparison, strict: bool) -> Option<String> {
     let counts = |kind| kind == Kind::Fault || strict && matches!(kind, Kind::Order | Kind::Open(_));
     if let Some(d) = comparison.first(counts) {
         let (step, at, _) = d.key;
         let what = steps.get(step).map_or("the end".into(), ToString::to_string);
-        return Some(format!("step {step}: {what}\n    kernel:   {}\n    [{at}] {}: {}", d.plain, way.name, d.other));
+        return Some(format!("step {step}: {what}\n    kernel:   {}\n    [{at}] {}: {}", d.plain, mode.name, d.other));
     }
     if let Some(broke) = &run.broke {
         return Some(broke.clone());

@@ -28,7 +28,7 @@ pub enum Who<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub struct Evaluation {
     pub outcome: Outcome,
     /// The connection is allowed, but would be denied if policies in dry run were in force.
     pub would_be_denied: bool,
@@ -50,11 +50,11 @@ pub fn is_shared(address: IpAddr) -> bool {
 }
 
 /// Evaluates the policies that select the pod.
-pub fn judge(policies: &[&Policy], connection: &Connection) -> Judgement {
+pub fn evaluate(policies: &[&Policy], connection: &Connection) -> Evaluation {
     let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
     let outcome = outcome(&in_force, connection);
     let would_be_denied = outcome == Outcome::Allowed && self::outcome(policies, connection) != Outcome::Allowed;
-    Judgement { outcome, would_be_denied }
+    Evaluation { outcome, would_be_denied }
 }
 
 fn outcome(policies: &[&Policy], connection: &Connection) -> Outcome {

@@ -7,7 +7,7 @@ const MOST: usize = 32;
 
 /// Events as the program knows them, by their data.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct ReportOrder {
     /// Of the wait before, and of this one.
     tables: [Table; 2],
     now: usize,
@@ -47,15 +47,15 @@ impl Table {
     }
 }
 
-impl Default for Told {
-    fn default() -> Told {
-        Told::new()
+impl Default for ReportOrder {
+    fn default() -> ReportOrder {
+        ReportOrder::new()
     }
 }
 
-impl Told {
-    pub const fn new() -> Told {
-        Told { tables: [Table::EMPTY; 2], now: 0 }
+impl ReportOrder {
+    pub const fn new() -> ReportOrder {
+        ReportOrder { tables: [Table::EMPTY; 2], now: 0 }
     }
 
     /// The kernel has been asked, and has told everything: what it has not named is not ready any more.
@@ -67,7 +67,7 @@ impl Told {
     /// When this event was reported, if it was and has been ready since.
     pub fn rank(&self, data: u64) -> Option<Rank> {
         let [a, b] = [self.now, self.now ^ 1].map(|t| self.tables[t].find(data));
-        a.max(b).map(Rank::told)
+        a.max(b).map(Rank::reported)
     }
 
     /// It is being reported as the `count`-th event.
@@ -83,6 +83,6 @@ impl Told {
 
     /// When the one of them was reported that was reported first.
     pub fn oldest(&self) -> Option<Rank> {
-        self.tables.iter().flat_map(|t| &t.counts[..t.len]).min().map(|count| Rank::told(*count))
+        self.tables.iter().flat_map(|t| &t.counts[..t.len]).min().map(|count| Rank::reported(*count))
     }
 }

@@ -1,0 +1,96 @@
+//! The modes in which a program runs.
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preloaded {
+    Nobody,
+    Both,
+    /// Only the process of this side is preloaded.
+    Only(u8),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    pub name: &'static str,
+    /// Each side has a process of its own.
+    pub two: bool,
+    pub preloaded: Preloaded,
+    pub settings: &'static [Setting],
+    /// Connections keep changing their carrier.
+    pub flips: bool,
+}
+
+type Setting = (&'static str, &'static str);
+
+const AT_ONCE: Setting = ("SIDESTEP_UPGRADE_AFTER", "0ops");
+/// Makes it independent of timing which calls go by ring.
+const IN_SYNC: Setting = ("SIDESTEP_PAIRING", "sync");
+
+/// Both ends are preloaded, and upgraded at the first byte.
+const fn mode(name: &'static str, two: bool) -> Mode {
+    Mode { name, two, preloaded: Preloaded::Both, settings: &[AT_ONCE, IN_SYNC], flips: false }
+}
+
+pub const PLAIN: [Mode; 2] = [
+    Mode { preloaded: Preloaded::Nobody, settings: &[], ..mode("plain", false) },
+    Mode { preloaded: Preloaded::Nobody, settings: &[], ..mode("plain-two", true) },
+];
+
+pub const MODES: &[Mode] = &[
+    mode("upgraded", false),
+    mode("upgraded-two", true),
+    Mode { flips: true, ..mode("flip", false) },
+    Mode { flips: true, ..mode("flip-two", true) },
+    Mode { settings: &[AT_ONCE, IN_SYNC, ("SIDESTEP_RING_SIZE", "4096")], ..mode("small-two", true) },
+    Mode { settings: &[AT_ONCE, IN_SYNC, ("SIDESTEP_SPIN", "50")], ..mode("spin-two", true) },
+    Mode { settings: &[], ..mode("defaults", false) },
+    Mode { preloaded: Preloaded::Only(0), ..mode("only-0", true) },
+    Mode { preloaded: Preloaded::Only(1), ..mode("only-1", true) },
+];
+
+impl Mode {
+    /// Bytes must go by ring.
+    pub fn rings(self) -> bool {
+        self.preloaded == Preloaded::Both
+    }
+}
+
+/// Which modes a program runs in: all, or some of them by its seed.
+#[derive(Clone)]
+pub enum Choice {
+    Some,
+    These(Vec<Mode>),
+}
+
+impl Choice {
+    /// The modes for this seed: upgraded and flipping in both layouts, and two others in turn.
+    pub fn of(&self, seed: u64) -> Vec<Mode> {
+        match self {
+            Choice::These(modes) => modes.clone(),
+            Choice::Some => {
+                let at = seed as usize % 2;
+                let (first, others) = MODES.split_at(4);
+                let other = |i: usize| others[(seed as usize / 2 + i) % others.len()];
+                vec![first[at], first[3 - at], other(0), other(2)]
+            }
+        }
+    }
+}
+
+pub fn named(names: &str) -> Result<Choice, String> {
+    match names {
+        "all" => Ok(Choice::These(MODES.to_vec())),
+        "some" => Ok(Choice::Some),
+        _ => these(names).map(Choice::These),
+    }
+}
+
+fn these(names: &str) -> Result<Vec<Mode>, String> {
+    let find = |name: &str| {
+        let known = || MODES.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
+        MODES.iter()
+            .find(|w| w.name == name)
+            .copied()
+            .ok_or_else(|| format!("no mode is called {name}; there are {}", known()))
+    };
+    names.split(',').map(find).collect()
+}
