@@ -148,5 +148,7 @@ fn print_check(check: &Check) {
     }
     let Check { frontends, captures, enforced, .. } = check;
     let differences = check.differences.len();
-    println!("{frontends} frontends, {captures} captured and {enforced} enforced pods compared, {differences} differences");
+    println!(
+        "{frontends} frontends, {captures} captured and {enforced} enforced pods compared, {differences} differences"
+    );
 }

@@ -2,8 +2,8 @@
 
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::object::{Name, Object};
-use sidestep_mesh::policy::identity::{FIRST, Identities, Identity};
 use sidestep_mesh::policy::evaluate::{Connection, Who, fitting};
+use sidestep_mesh::policy::identity::{FIRST, Identities, Identity};
 use sidestep_mesh::policy::plan::{plan, requires_proxy};
 use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use sidestep_mesh::state::{Change, State};

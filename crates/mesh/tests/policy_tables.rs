@@ -4,8 +4,8 @@ use ipnet::IpNet;
 use proptest::prelude::*;
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::object::Name;
+use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, Who, evaluate, is_shared};
 use sidestep_mesh::policy::identity::{self, Identities, Identity};
-use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, Who, is_shared, evaluate};
 use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use sidestep_mesh::policy::tables::{
     Compiled, DRY_ALLOW, DRY_DENY, DRY_NAMES_DENIED, Gate, ISOLATED, NAMES_DENIED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP,

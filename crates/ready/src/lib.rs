@@ -14,9 +14,9 @@
 
 mod list;
 mod merge;
+mod order;
 mod pace;
 mod ready;
-mod order;
 
 pub use list::{GROUPS, List, Node, Nodes};
 pub use pace::Pace;

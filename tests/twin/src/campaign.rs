@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::generate;
 use crate::harness::compare::Kind;
-use crate::harness::truth::{RUNS, RUNS_FOR_A_FAULT, Truth, Verdict};
+use crate::harness::modes::{self, Choice, Mode};
 use crate::harness::open::OPEN;
 use crate::harness::options::Options;
 use crate::harness::rules;
 use crate::harness::run::Runner;
 use crate::harness::shrink::Shrink;
-use crate::harness::modes::{self, Choice, Mode};
+use crate::harness::truth::{RUNS, RUNS_FOR_A_FAULT, Truth, Verdict};
 use crate::program::{self, Step};
 use crate::trace::Line;
 

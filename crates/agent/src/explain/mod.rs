@@ -72,7 +72,8 @@ pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr)
     let from = Calling::new(caller)?;
     let protocol = captured::ours(protocol);
     let Some((key, frontend)) = find(view, protocol, to, is_node, &mut steps)? else {
-        let verdict = both_ends::of_all(view, from.as_ref(), &[to], protocol, &mut steps)?.unwrap_or(Verdict::Untouched);
+        let verdict =
+            both_ends::of_all(view, from.as_ref(), &[to], protocol, &mut steps)?.unwrap_or(Verdict::Untouched);
         return Ok(steps.end(verdict));
     };
     service(view, &key, &frontend, from.as_ref(), steps)

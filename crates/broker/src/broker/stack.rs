@@ -31,8 +31,12 @@ impl Broker {
     pub(super) fn may_be_stack(&mut self, id: u64) {
         if self.scope_of(id) == Scope::Operator {
             self.stack = Stack { member: Some(id), next: self.stack.next, asked: BTreeMap::new() };
-            let shown: Vec<Ticket> =
-                self.matcher.all_waiting().filter(|offer| self.concerns_stack(offer)).map(|offer| offer.ticket).collect();
+            let shown: Vec<Ticket> = self
+                .matcher
+                .all_waiting()
+                .filter(|offer| self.concerns_stack(offer))
+                .map(|offer| offer.ticket)
+                .collect();
             for ticket in shown {
                 if let Some(offer) = self.matcher.withdraw(ticket) {
                     self.ask_again(&offer);

@@ -14,8 +14,8 @@
 //! decide, and again `deny` outweighs `allow`. A pod that no policy selects may communicate with everybody.
 
 pub mod document;
-pub mod identity;
 pub mod evaluate;
+pub mod identity;
 pub mod plan;
 pub mod rules;
 pub mod tables;

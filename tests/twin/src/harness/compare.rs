@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::modes::Mode;
 use super::open;
 use super::rules::{self, Context};
 use super::run::Run;
-use super::modes::Mode;
 use crate::program::Step;
 use crate::trace::Line;
 

@@ -87,7 +87,8 @@ pub fn named(names: &str) -> Result<Choice, String> {
 fn these(names: &str) -> Result<Vec<Mode>, String> {
     let find = |name: &str| {
         let known = || MODES.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
-        MODES.iter()
+        MODES
+            .iter()
             .find(|w| w.name == name)
             .copied()
             .ok_or_else(|| format!("no mode is called {name}; there are {}", known()))

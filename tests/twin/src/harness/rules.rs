@@ -3,7 +3,7 @@
 //! Most differences that users may see are excluded by the generator, so that no rule has to permit them: `generate::kinds`,
 //! `generate::bytes::with_more`, `exec::bulk`.
 
-use super::modes::{Preloaded, Mode};
+use super::modes::{Mode, Preloaded};
 use crate::generate::EDGE;
 use crate::program::{Act, ActorId, Arg, Call, Slot, Step, Watched};
 use crate::trace::Line;

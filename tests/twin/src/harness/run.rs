@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sidestep_posix::runner::report::Report;
 
-use super::modes::{Preloaded, Mode};
+use super::modes::{Mode, Preloaded};
 use crate::program::{self, Step};
 use crate::trace::{Line, Printed};
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::truth::{RUNS, Truth, Verdict};
-use super::run::Runner;
 use super::modes::Mode;
+use super::run::Runner;
+use super::truth::{RUNS, Truth, Verdict};
 use crate::program::Step;
 
 pub struct Shrink<'a> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::compare::{self, Comparison, Key, Kind};
+use super::modes::{Mode, PLAIN};
 use super::run::{Run, Runner};
-use super::modes::{PLAIN, Mode};
 use crate::program::Step;
 use crate::trace::Line;
 
@@ -51,7 +51,14 @@ impl Truth {
         &self.lines[usize::from(mode.two)]
     }
 
-    pub fn evaluate(&self, runner: &Runner, steps: &[Step], seed: u64, mode: Mode, strict: bool) -> Result<Verdict, String> {
+    pub fn evaluate(
+        &self,
+        runner: &Runner,
+        steps: &[Step],
+        seed: u64,
+        mode: Mode,
+        strict: bool,
+    ) -> Result<Verdict, String> {
         let started = std::time::Instant::now();
         let (plain, unsteady) = (self.of(mode), &self.undetermined[usize::from(mode.two)]);
         let run = runner.run(steps, mode, seed, Some(plain))?;

@@ -46,7 +46,9 @@ impl World {
         self.node.file(&file, &text);
         self.node.wait(|node| {
             let said = said(node, name);
-            said.is_some() && said != before && node.policies().pods.iter().any(|pod| pod.name == enforced && pod.enforced)
+            said.is_some()
+                && said != before
+                && node.policies().pods.iter().any(|pod| pod.name == enforced && pod.enforced)
         });
         self.node.check(); // the controller answers after it has processed earlier orders
     }

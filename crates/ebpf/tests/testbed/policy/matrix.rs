@@ -19,7 +19,10 @@ fn judged(world: &World, [client, server]: [&Name; 2], to: SocketAddr, protocol:
     both.map(|(pod, peer, direction)| {
         let identity = world.identity(peer);
         let (peer, who) = (world.address(peer, v6), who(&identity));
-        evaluate(&world.policies_of(pod), &Connection { direction, peer, who, protocol: Some(protocol), port: to.port() })
+        evaluate(
+            &world.policies_of(pod),
+            &Connection { direction, peer, who, protocol: Some(protocol), port: to.port() },
+        )
     })
 }
 

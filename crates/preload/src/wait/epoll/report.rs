@@ -175,7 +175,7 @@ impl ready::Set for Report<'_> {
             if readiness::is_kernels(c) { ask_for_out(self.set, &r, fd) } else { due::expect_space() }
         }
         if is_to_be_told && !self.tell(epoll_event { events: found, u64: r.data }) {
-            return Looked::Untold;
+            return Looked::Unreported;
         }
         if let Some(r) = self.regs.get(fd) {
             (r.tail, r.spaces) = (tail, c.spaces.load(Relaxed));
