@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from hosts import Pod
+from hosts.world import Pod
 from testkit.commands import run
 from testkit.failure import Failure
 from testkit.wait import until

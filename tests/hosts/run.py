@@ -13,9 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cases import CASES
-
-from hosts import Hosts
+from hosts.cases import CASES
+from hosts.world import Hosts
 from testkit import console
 from testkit.failure import Failure
 from testkit.paths import TARGET
