@@ -11,6 +11,7 @@ from pathlib import Path
 from hosts.world import Pod
 from testkit.commands import run
 from testkit.failure import Failure
+from testkit.namespaces import link
 from testkit.wait import until
 
 CASES = []
@@ -81,6 +82,20 @@ def other_devices_stay_with_the_kernel(hosts, seed):
 
 
 @case
+def two_devices(hosts, seed):
+    """One connection by each cable."""
+    for host, number in ((hosts.client, 1), (hosts.server, 2)):
+        host.second = f"{host.name}9"
+    link(hosts.client.namespace, hosts.client.second, hosts.server.namespace, hosts.server.second)
+    for host, number in ((hosts.client, 1), (hosts.server, 2)):
+        host.namespace.ip(f"address add 10.9.9.{number}/24 dev {host.second}")
+    hosts.server.start_stack("--device", hosts.server.second)
+    for dialled in (hosts.server.addresses[4], "10.9.9.2"):
+        exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed, dialled=dialled, bound="0.0.0.0")
+    must_have_taken(hosts.server, 7)
+
+
+@case
 def options_that_only_the_kernel_serves(hosts, seed):
     """IP_MINTTL: the kernel drops packets that have passed a router."""
     hosts.server.start_stack()
@@ -99,6 +114,14 @@ def lost_segments(hosts, seed):
     exchanged(hosts, "--connections", "8", "--rounds", "600", "--seed", seed)
     must_have_counted(hosts.server, "loss")
     must_have_taken(hosts.server, 6)
+
+
+@case
+def bulk_goes_back_to_the_kernel(hosts, seed):
+    hosts.server.start_stack()
+    exchanged(hosts, "--connections", "2", "--rounds", "100", "--seed", seed, "--bulk", "300")
+    must_have_counted(hosts.server, "bulk")
+    must_have_taken(hosts.server, 2)
 
 
 @case

@@ -2,7 +2,7 @@
 """A server that answers with what it got, and a client that compares every byte.
 
   peer.py serve ADDRESS PORT [--minimum-ttl N]
-  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--burst BYTES] [--pause MS]
+  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
 
 The client's last line is a JSON object: `bytes` that came back, and `wrong`, what did not come back as it was sent.
 """
@@ -86,6 +86,8 @@ class Client:
                 for round_number in range(self.args.rounds):
                     self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
                     time.sleep(self.args.pause / 1000)
+                for number_of_bulk in range(self.args.bulk):
+                    self.exchange(connection, chosen.randbytes(40000), f"{number}.bulk{number_of_bulk}")
                 if self.args.burst:
                     self.burst(connection, chosen.randbytes(self.args.burst), f"{number}.burst")
         except (OSError, ValueError) as error:
@@ -134,6 +136,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")
+    parser.add_argument("--bulk", type=int, default=0, help="then so many messages of 40,000 bytes")
     parser.add_argument("--minimum-ttl", type=int, default=0)
     parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0)

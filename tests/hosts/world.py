@@ -154,11 +154,11 @@ class Hosts(Testbed):
             process.popen.terminate()
             process.destroy()
 
-    def exchange(self, *options, family=4, port=PORT, server=None, dialled=None, serve=(), meanwhile=None):
+    def exchange(self, *options, family=4, port=PORT, server=None, dialled=None, bound=None, serve=(), meanwhile=None):
         """Runs the client against the server, by its own address or `dialled`. Returns the number of bytes that came back."""
         serving = server or self.server
         address = serving.addresses[family]
-        server = serving.program("server", [sys.executable, PEER, "serve", address, port, *serve])
+        server = serving.program("server", [sys.executable, PEER, "serve", bound or address, port, *serve])
         self.serving = server
         to = dialled or address
         reached = lambda: subprocess.run(  # noqa: E731 - it is used once

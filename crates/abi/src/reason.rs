@@ -111,6 +111,8 @@ reasons! {
     NotEntered = 39, "not-entered";
     /// The stack has ended.
     StackEnded = 40, "stack-ended";
+    /// Stack: the messages are longer than 8 KiB on the average: the kernel, with its offloads, carries them better.
+    Bulk = 41, "bulk";
 }
 
 /// One more than the largest reason number there can be.

@@ -3,6 +3,7 @@
 use crate::cause::Cause;
 use crate::handover::Handover;
 use crate::layout::QUEUE_ROOM;
+use crate::pace::{Pace, Way};
 use crate::program::Program;
 use crate::record::{Kept, Origin, Record};
 use crate::subject::Subject;
@@ -19,6 +20,7 @@ pub struct Carried {
     kept: Kept,
     /// Bytes that the kernel had sent or queued, and that are not acknowledged. They come before those of the ring.
     queued: Vec<u8>,
+    pace: Pace,
     /// A segment's bytes on their way from the ring into a frame.
     scratch: Vec<u8>,
 }
@@ -64,7 +66,7 @@ impl Carried {
             queued: queued.len() as u32,
         };
         record.carry(&kept, &connection.saved().progress, &queued);
-        let carried = Carried { program, connection, record, kept, queued, scratch: Vec::new() };
+        let carried = Carried { program, connection, record, kept, queued, pace: Pace::default(), scratch: Vec::new() };
         if carried.queued.is_empty() {
             return Ok(carried);
         }
@@ -131,6 +133,7 @@ impl Carried {
             self.acknowledged(arrived.acknowledged as usize)?;
         }
         if arrived.received > 0 {
+            self.pace.note(Way::In, arrived.received);
             let published = self.program.publish(arrived.received as usize)?;
             self.record.set_published(published);
         }
@@ -150,16 +153,20 @@ impl Carried {
     /// Writes the segments that are due into frames. False: there was no frame for some.
     pub fn send(&mut self, frames: &mut Outgoing, now: u64) -> Result<bool, Cause> {
         self.program.check_wish()?;
+        if self.pace.is_bulk() {
+            return Err(Cause::Bulk);
+        }
         loop {
             let positions = self.positions()?;
             if frames.space() == 0 {
                 return Ok(false);
             }
-            let Self { program, connection, record, queued, scratch, .. } = self;
+            let Self { program, connection, record, queued, pace, scratch, .. } = self;
             let Progress { snd_una: una, rcv_nxt, .. } = connection.saved().progress;
             let Some(departure) = connection.next(positions, now).map_err(Cause::Segment)? else { return Ok(true) };
             let outgoing = departure.commit(&mut Store { program, record, rcv_nxt });
             let payload = outgoing.payload();
+            pace.note(Way::Out, payload.len);
             fill(scratch, program, queued, payload.at.since(una) as usize, payload.len as usize);
             let Some(frame) = frames.buffer() else { return Ok(false) };
             if let Ok(length) = outgoing.write(frame, [scratch, &[]]) {

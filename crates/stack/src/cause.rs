@@ -51,6 +51,9 @@ pub enum Cause {
     /// The connection has changed since it was last carried.
     #[error("it cannot be carried again")]
     Declined(#[from] Declined),
+    /// The kernel carries bulk better.
+    #[error("its messages are long")]
+    Bulk,
     /// Another connection has the same addresses and ports.
     #[error("another connection, in another network namespace, has the same addresses and ports")]
     Twice,
@@ -70,6 +73,7 @@ impl Cause {
             Cause::Segment(Back::ZeroWindow | Back::SmallWindow) | Cause::Window { .. } => Reason::Window,
             Cause::Segment(_) => Reason::Irregular,
             Cause::Wanted => Reason::SocketNeeded,
+            Cause::Bulk => Reason::Bulk,
             Cause::Left => Reason::PeerClosing,
             Cause::Violation(_) => Reason::BrokenPeer,
             Cause::Slow => Reason::NotEntered,
@@ -86,7 +90,7 @@ impl Cause {
     pub fn passes(&self) -> bool {
         match self {
             Cause::Segment(why) => !matches!(why, Back::Fin | Back::Reset | Back::Syn),
-            Cause::Wanted
+            Cause::Wanted | Cause::Bulk
             | Cause::Slow
             | Cause::Path
             | Cause::Take(_)

@@ -4,21 +4,21 @@ use sidestep_device::probe::{Report, probe};
 use sidestep_error::chain;
 use std::process::ExitCode;
 
-/// Prints what is known of the device.
-pub fn check(device: &str, as_json: bool) -> ExitCode {
-    let report = match probe(device) {
-        Ok(report) => report,
+/// Prints what is known of the devices.
+pub fn check(devices: &[String], as_json: bool) -> ExitCode {
+    let reports = match devices.iter().map(|device| probe(device)).collect::<Result<Vec<_>, _>>() {
+        Ok(reports) => reports,
         Err(error) => {
             eprintln!("sidestep-stack: {}", chain(&error));
             return ExitCode::FAILURE;
         }
     };
     if as_json {
-        println!("{:#}", json(&report))
+        println!("{:#}", serde_json::Value::Array(reports.iter().map(json).collect()));
     } else {
-        print!("{}", text(&report))
+        reports.iter().for_each(|report| print!("{}", text(report)));
     }
-    if report.concerns.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if reports.iter().all(|report| report.concerns.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn json(report: &Report) -> serde_json::Value {

@@ -24,9 +24,9 @@ const GRACE: Duration = Duration::from_secs(10);
 const STEADY: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The keeper of a device.
+/// The keeper of some devices.
 pub struct Keeper {
-    device: Parts,
+    devices: Vec<Parts>,
     ledger: Rc<Ledger>,
     signals: Signals,
     program: Worker,
@@ -67,9 +67,10 @@ struct Running {
 
 impl Keeper {
     /// `records`: the most connections at a time.
-    pub fn new(device: Device, records: u32, signals: Signals, program: Worker) -> Result<Keeper, Error> {
+    pub fn new(devices: Vec<Device>, records: u32, signals: Signals, program: Worker) -> Result<Keeper, Error> {
         let ledger = Rc::new(Ledger::create(records).map_err(failed("make the ledger"))?);
-        Ok(Keeper { device: device.into_parts()?, ledger, signals, program })
+        let devices = devices.into_iter().map(Device::into_parts).collect::<Result<_, _>>()?;
+        Ok(Keeper { devices, ledger, signals, program })
     }
 
     /// Serves until this process is to end. `join` connects to the broker, and waits for it if need be; `ready` is called when the
@@ -108,9 +109,13 @@ impl Keeper {
         fcntl_setfd(&of_worker, FdFlags::empty()).map_err(failed("pass a socket"))?;
         let mut command = Command::new(&self.program.path);
         command.args(&self.program.arguments).arg(WORKER).arg(of_worker.as_raw_fd().to_string());
+        // How many descriptors belong to each device.
+        for parts in &self.devices {
+            command.arg(PARTS).arg(parts.descriptors().len().to_string());
+        }
         let child = command.spawn().map_err(Error::Spawn)?;
         let mut all = vec![broker.as_fd(), self.ledger.file()];
-        all.extend(self.device.descriptors());
+        all.extend(self.devices.iter().flat_map(Parts::descriptors));
         passing::send(socket.as_fd(), &all).map_err(failed("pass descriptors to the worker"))?;
         Ok(Running { child, socket, held: Held::new(self.ledger.clone()), _broker: broker })
     }
@@ -157,16 +162,19 @@ impl Keeper {
     fn restore(&self, held: &mut Held) -> Result<(), Error> {
         let restored = held.restore_all();
         // A device that is gone has no frames.
-        let Ok(mut device) = Device::from_parts(self.device.try_clone()?) else { return Ok(()) };
-        for ends in &restored {
-            let _ = device.taken.remove(&Tuple::new(ends.local, ends.remote));
+        let parts = self.devices.iter().map(Parts::try_clone).collect::<Result<Vec<_>, _>>()?;
+        let mut devices: Vec<Device> = parts.into_iter().filter_map(|parts| Device::from_parts(parts).ok()).collect();
+        for device in &mut devices {
+            for ends in &restored {
+                let _ = device.taken.remove(&Tuple::new(ends.local, ends.remote));
+            }
+            // What the program of the device has put there for the worker is the kernel's now.
+            inject_all(device);
         }
-        // What the program of the device has put there for the worker is the kernel's now.
-        inject_all(&mut device);
         if !restored.is_empty() {
             eprintln!("sidestep-stack: the keeper has given {} connections back to the kernel", restored.len());
             wait_for_programs();
-            inject_all(&mut device);
+            devices.iter_mut().for_each(inject_all);
         }
         Ok(())
     }
@@ -174,6 +182,8 @@ impl Keeper {
 
 /// The option that makes this program a worker. Its value: the descriptor of the socket to the keeper.
 pub const WORKER: &str = "--worker";
+/// The option that tells a worker how many of the passed descriptors belong to a device; once for each device.
+pub const PARTS: &str = "--parts";
 
 /// Whether the descriptor becomes readable within this time.
 pub fn is_readable(descriptor: impl AsFd, within: Duration) -> bool {

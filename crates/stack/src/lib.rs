@@ -39,6 +39,7 @@ pub mod ledger;
 mod link;
 mod mapping;
 mod memory;
+mod pace;
 pub mod passing;
 mod program;
 mod record;

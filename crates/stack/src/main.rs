@@ -29,9 +29,9 @@ use std::time::{Duration, Instant};
 #[derive(Parser)]
 #[command(name = "sidestep-stack", version)]
 struct Args {
-    /// The device by which the packets of the connections leave
-    #[arg(long, required_unless_present = "worker")]
-    device: Option<String>,
+    /// The devices by which the packets of the connections leave; may be given several times
+    #[arg(long = "device", value_name = "DEV", num_args = 1.., required_unless_present = "worker")]
+    devices: Vec<String>,
     /// What the worker does while nothing is to be done
     #[arg(long, value_enum, default_value_t)]
     wait: Wait,
@@ -44,7 +44,7 @@ struct Args {
     /// Address of the broker
     #[arg(long)]
     broker: Option<Address>,
-    /// Say what the device can do and what speaks against it, and end. The exit code is 0 if nothing speaks against it
+    /// Say what the devices can do and what speaks against them, and end. The exit code is 0 if nothing speaks against any
     #[arg(long)]
     check: bool,
     /// With --check: print JSON
@@ -59,6 +59,9 @@ struct Args {
     /// The keeper starts its worker with this: a descriptor
     #[arg(long, hide = true)]
     worker: Option<RawFd>,
+    /// ... and with this, for each device: how many descriptors it passes
+    #[arg(long, hide = true)]
+    parts: Vec<usize>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.worker {
         Some(socket) => work(&args, socket),
-        None if args.check => return check::check(args.device.as_deref().unwrap_or_default(), args.json),
+        None if args.check => return check::check(&args.devices, args.json),
         None => keep(&args),
     };
     match result {
@@ -99,8 +102,9 @@ fn keep(args: &Args) -> Result<(), Error> {
     raise_descriptors();
     let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
     let first = joined(&address)?;
-    let device = Device::open(args.device.as_deref().unwrap_or_default(), &Options::default())?;
-    let mut keeper = Keeper::new(device, args.connections, signals, program)?;
+    let open = |name: &String| Device::open(name, &Options::default());
+    let devices = args.devices.iter().map(open).collect::<Result<_, _>>()?;
+    let mut keeper = Keeper::new(devices, args.connections, signals, program)?;
     let mut first = Some(first);
     let mut waits_for_file = args.ready_file.as_ref();
     keeper.run(
@@ -190,13 +194,35 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
     if descriptors.len() < 2 {
         return Err(passed(rustix::io::Errno::INVAL));
     }
-    let device = descriptors.split_off(2);
+    let devices = adopted(descriptors.split_off(2), &args.parts)?;
     let [broker, ledger] = descriptors.try_into().map_err(|_| passed(rustix::io::Errno::INVAL))?;
-    let device = Device::from_parts(Parts::from_descriptors(device)?)?;
     let ledger = Ledger::open(ledger).map_err(passed)?;
-    let given = Given { device, broker, ledger, keeper };
+    let given = Given { devices, broker, ledger, keeper };
     let mut worker = Worker::new(given, args.ring_size, args.wait, args.verbose)?;
     let totals = worker.run()?;
     println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
     Ok(())
+}
+
+/// The devices that the keeper has passed. One that was removed is left out, unless it is the only one.
+fn adopted(mut descriptors: Vec<OwnedFd>, counts: &[usize]) -> Result<Vec<Device>, Error> {
+    let mut devices = Vec::new();
+    let mut failed = None;
+    for count in counts {
+        let rest = descriptors.split_off((*count).min(descriptors.len()));
+        let parts = Parts::from_descriptors(std::mem::replace(&mut descriptors, rest))?;
+        match Device::from_parts(parts) {
+            Ok(device) => devices.push(device),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if devices.is_empty() => Err(error.into()),
+        _ if devices.is_empty() => Err(Error::NotPassed(std::io::ErrorKind::InvalidData.into())),
+        Some(error) => {
+            eprintln!("sidestep-stack: goes on without a device: {}", chain(&error));
+            Ok(devices)
+        }
+        None => Ok(devices),
+    }
 }

@@ -14,6 +14,8 @@ pub struct Subject {
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub path: Path,
+    /// Which of the stack's devices the packets leave by.
+    pub device: usize,
     /// Routers of this host on the packets' way: 1 if the socket is in another network namespace than the device.
     pub routers: u8,
 }
@@ -46,29 +48,28 @@ impl Declined {
 }
 
 impl Subject {
-    /// `device`: index of the device that the stack was given; `namespace`: cookie of its network namespace.
-    pub fn examine(socket: OwnedFd, device: u32, namespace: Option<u64>) -> Result<Subject, Declined> {
+    /// `devices`: indices of the devices that the stack was given; `namespace`: cookie of their network namespace.
+    pub fn examine(socket: OwnedFd, devices: &[u32], namespace: Option<u64>) -> Result<Subject, Declined> {
         let local = address(getsockname(&socket).ok()).ok_or(Declined::NotConnected)?;
         let remote = address(getpeername(&socket).ok().flatten()).ok_or(Declined::NotConnected)?;
         sidestep_repair::examine(socket.as_fd())?;
         let path = path::resolve(plain(local.ip()), plain(remote.ip()))?;
-        if path.device != device {
-            return Err(Declined::OtherDevice(path.device));
-        }
+        let device = position(devices, &path)?;
         let routers = u8::from(tcp::namespace(socket.as_raw_fd()) != namespace);
-        Ok(Subject { socket, local, remote, path, routers })
+        Ok(Subject { socket, local, remote, path, device, routers })
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
-    pub fn refresh(&mut self) -> Result<(), Declined> {
+    pub fn refresh(&mut self, devices: &[u32]) -> Result<(), Declined> {
         sidestep_repair::examine(self.socket.as_fd())?;
         let path = path::resolve(plain(self.local.ip()), plain(self.remote.ip()))?;
-        if path.device != self.path.device {
-            return Err(Declined::OtherDevice(path.device));
-        }
-        self.path = path;
+        (self.path, self.device) = (path, position(devices, &path)?);
         Ok(())
     }
+}
+
+fn position(devices: &[u32], path: &Path) -> Result<usize, Declined> {
+    devices.iter().position(|index| *index == path.device).ok_or(Declined::OtherDevice(path.device))
 }
 
 fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {

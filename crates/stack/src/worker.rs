@@ -1,4 +1,4 @@
-//! The worker: one thread that serves the broker, the programs' rings and the device.
+//! The worker: one thread that serves the broker, the programs' rings and the devices.
 
 mod broker;
 mod paths;
@@ -50,8 +50,8 @@ pub struct Totals {
 
 /// What the keeper gives its worker.
 pub struct Given {
-    /// The device.
-    pub device: Device,
+    /// The devices, at least one.
+    pub devices: Vec<Device>,
     /// Connected to the operator's socket of the broker.
     pub broker: OwnedFd,
     /// Records, all free.
@@ -62,8 +62,8 @@ pub struct Given {
 
 /// The worker.
 pub struct Worker {
-    device: Device,
-    /// Cookie of the device's network namespace.
+    devices: Vec<Device>,
+    /// Cookie of the devices' network namespace.
     namespace: Option<u64>,
     wait: Wait,
     control: Control,
@@ -94,11 +94,11 @@ pub struct Worker {
 impl Worker {
     /// Joins the broker by its operator's socket.
     pub fn new(given: Given, ring_size: u32, wait: Wait, verbose: bool) -> Result<Worker, Error> {
-        let Given { device, broker, ledger, keeper } = given;
+        let Given { devices, broker, ledger, keeper } = given;
         let control = Control::join(broker, ring_size).map_err(failed("join the broker"))?;
         Ok(Worker {
-            namespace: tcp::namespace(device.queues[0].as_fd().as_raw_fd()),
-            device,
+            namespace: tcp::namespace(devices[0].queues[0].as_fd().as_raw_fd()),
+            devices,
             wait,
             control,
             custody: Custody::new(keeper),
@@ -167,7 +167,7 @@ impl Worker {
         while let Some(id) = self.due.pop_first() {
             self.advance(id);
         }
-        for queue in &mut self.device.queues {
+        for queue in self.devices.iter_mut().flat_map(|device| &mut device.queues) {
             // What a device that is down does not send is sent again. That it is down is heard as a change.
             let _ = queue.sender.kick();
         }
@@ -192,7 +192,8 @@ impl Worker {
         let mut fds: Vec<PollFd> = [broker, bell, news, self.custody.news(), self.watch.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .into();
-        fds.extend(self.device.queues.iter().map(|queue: &Queue| PollFd::new(queue, PollFlags::IN)));
+        let queues = self.devices.iter().flat_map(|device| &device.queues);
+        fds.extend(queues.map(|queue: &Queue| PollFd::new(queue, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(io::Errno::INTR) => {}
             Err(error) => return Err(failed("wait")(error)),
@@ -208,28 +209,24 @@ impl Worker {
 
     fn hear_frames(&mut self) -> bool {
         let (mut has_heard, mut left) = (false, Vec::new());
-        let Self { device, by_tuple, conns, due, .. } = self;
-        for queue in &mut device.queues {
+        let Self { devices, by_tuple, conns, due, .. } = self;
+        for (device, queue) in devices.iter_mut().enumerate().flat_map(|(n, one)| one.queues.iter_mut().map(move |q| (n, q))) {
             let batch = queue.receiver.receive(BATCH);
             has_heard |= !batch.is_empty();
             for frame in batch.frames() {
                 let joined = (frame.length() > frame.head().len()).then(|| frame.to_vec());
                 let bytes = joined.as_deref().unwrap_or(frame.head());
                 let delivered = deliver(bytes, by_tuple, conns, due);
-                left.extend(delivered.err().map(|whose| (whose, bytes.to_vec())));
+                left.extend(delivered.err().map(|whose| (device, whose, bytes.to_vec())));
             }
         }
-        for (whose, frame) in left {
+        for (device, whose, frame) in left {
             match whose {
                 Some((id, cause)) => self.end(id, cause, Some(frame)),
-                None => self.inject(&frame),
+                None => inject(&self.devices[device].injector, &frame),
             }
         }
         has_heard
-    }
-
-    fn inject(&self, frame: &[u8]) {
-        inject(&self.device.injector, frame);
     }
 
     fn hear_programs(&mut self) -> bool {

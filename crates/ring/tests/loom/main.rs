@@ -16,6 +16,7 @@ mod engine;
 mod freeze;
 #[path = "../../../../fuzz/bodies/memory.rs"]
 mod memory;
+mod parked;
 mod place;
 #[path = "../../../../fuzz/bodies/ring_direction.rs"]
 mod ring_direction;

@@ -60,7 +60,7 @@ impl Worker {
 
     fn shown(&mut self, number: u64, socket: OwnedFd) {
         self.count(page::count_seen);
-        let examined = Subject::examine(socket, self.device.index(), self.namespace);
+        let examined = Subject::examine(socket, &self.indices(), self.namespace);
         let declined = match examined {
             Ok(subject) => {
                 self.wanted.insert(number, subject);
@@ -75,6 +75,11 @@ impl Worker {
             }
         };
         self.control.answer(number, declined);
+    }
+
+    /// Of the devices that the stack was given.
+    pub(super) fn indices(&self) -> Vec<u32> {
+        self.devices.iter().map(sidestep_device::Device::index).collect()
     }
 
     fn assigned(&mut self, msg: &Msg) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use super::Worker;
 use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
+use crate::frames::inject;
 use crate::handover::{abandon, is_stranded};
 use crate::program::Program;
 use crate::record::{Ends, Record};
@@ -49,8 +50,9 @@ impl Worker {
         let socket = conn.subject.socket.as_fd();
         match &mut conn.stage {
             Stage::Carried(carried) => {
-                let queues = self.device.queues.len();
-                let queue = &mut self.device.queues[id as usize % queues];
+                let queues = &mut self.devices[conn.subject.device].queues;
+                let number = id as usize % queues.len();
+                let queue = &mut queues[number];
                 let mut frames = queue.sender.outgoing();
                 let sent = carried.send(&mut frames, time);
                 frames.submit();
@@ -69,7 +71,7 @@ impl Worker {
                     return Ok(());
                 }
                 if conn.returns > 0 {
-                    conn.subject.refresh()?;
+                    conn.subject.refresh(&self.indices())?;
                 }
                 self.observe(conn, id)?;
             }
@@ -77,8 +79,9 @@ impl Worker {
                 program.check_wish()?;
                 let Subject { local, remote, .. } = conn.subject;
                 let tuple = sidestep_device::Tuple::new(local, remote);
-                if program.is_ready() && self.device.taken.is_seen(&tuple)? {
-                    self.device.taken.add(&tuple)?;
+                let taken = &self.devices[conn.subject.device].taken;
+                if program.is_ready() && taken.is_seen(&tuple)? {
+                    taken.add(&tuple)?;
                     conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
                 } else {
                     conn.looks = (conn.looks + 1).min(LOOKS);
@@ -146,7 +149,7 @@ impl Worker {
             return Err(Cause::Twice);
         }
         self.by_tuple.insert(tuple, id);
-        self.device.taken.observe(&sidestep_device::Tuple::new(local, remote))?;
+        self.devices[conn.subject.device].taken.observe(&sidestep_device::Tuple::new(local, remote))?;
         conn.looks = 0;
         conn.change(Stage::Observed);
         Ok(())
@@ -168,14 +171,15 @@ impl Worker {
         self.say(&format!("{} back to the kernel: {}", conn.subject.remote, chain(&cause)));
         self.count(|page| page::count_reason(page, cause.reason()));
         program.set_reason(cause.reason());
-        let Subject { local, remote, .. } = conn.subject;
+        let Subject { local, remote, device, .. } = conn.subject;
+        let device = &self.devices[device];
         // Another connection may have the same tuple, in another network namespace.
         if self.by_tuple.get(&Tuple::new(local, remote)) == Some(&id) {
             // What fails here is the device's end.
-            let _ = self.device.taken.remove(&sidestep_device::Tuple::new(local, remote));
+            let _ = device.taken.remove(&sidestep_device::Tuple::new(local, remote));
             self.by_tuple.remove(&Tuple::new(local, remote));
         }
-        conn.held.drain(..).for_each(|frame| self.inject(&frame));
+        conn.held.drain(..).for_each(|frame| inject(&device.injector, &frame));
         if cause.passes() { self.rest(id, conn, program, record) } else { self.release(id, conn, &program) }
     }
 
