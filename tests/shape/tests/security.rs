@@ -18,6 +18,7 @@ fn named(page: &str) -> BTreeSet<(&str, &str)> {
 fn holds(file: &str, name: &str) -> bool {
     let Ok(source) = std::fs::read_to_string(path(file)) else { return false };
     match Path::new(file).extension().and_then(|e| e.to_str()) {
+        Some("py") if file == "tests/hosts/cases.py" => source.contains(&format!("\n@case\ndef {name}(hosts, seed)")),
         Some("py") => name.starts_with("test_") && source.contains(&format!("\ndef {name}(case)")),
         Some("rs") if file.starts_with("tests/hostile/") => source.contains(&format!("Reason::{name}")),
         Some("rs") => is_test(&source, name),
