@@ -1,10 +1,12 @@
 """What connections between two hosts must survive. Every byte is compared, and each case says how many connections the stacks must
 have taken."""
 
+import json
 import os
 import random
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -79,6 +81,16 @@ def other_devices_stay_with_the_kernel(hosts, seed):
     exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
     must_have_counted(hosts.server, "other-device")
     must_have_taken(hosts.server, 0)
+
+
+@case
+def the_doctor_knows_devices(hosts, seed):
+    """It says what a device can do, and what speaks against it; `seed` changes nothing."""
+    words = hosts.server.around([hosts.programs_in / "sidestep", "doctor", "--json", "--device", hosts.server.device])
+    said = json.loads(subprocess.run(words, capture_output=True, text=True, env=hosts.env).stdout)
+    found = [check["found"] for check in said["machine"] if check["name"] == "stack's device"]
+    if len(found) != 1 or "driver veth" not in found[0] or "its peer is on this host" not in found[0]:
+        raise Failure(f"{found}")
 
 
 @case

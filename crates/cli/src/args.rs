@@ -154,12 +154,16 @@ const DOCTOR_EXAMPLES: &str = "\
 Examples:
   sidestep doctor              this machine, this user, library and broker, and a trial
   sidestep doctor nginx        ... and whether the library can be loaded into nginx
+  sidestep doctor --device eth0   ... whether `sidestep stack` can carry connections of this device
   sidestep doctor --json ./a   for scripts; the exit code is 0 only if all is well";
 
 /// Check what works on this machine, and with a program; say why something does not, and what to do
 #[derive(clap::Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
+    /// Also check whether the stack can use this device; may be given several times
+    #[arg(long = "device", value_name = "DEV")]
+    pub devices: Vec<String>,
     /// Also check this program: a path, or a name in PATH
     #[arg(value_name = "BINARY")]
     pub binary: Option<OsString>,

@@ -1,5 +1,6 @@
 //! `sidestep doctor`: what will and will not work on this machine and with this program, and why.
 
+mod device;
 mod elf;
 mod limits;
 mod machine;
@@ -56,7 +57,8 @@ struct Report {
 }
 
 pub fn doctor(args: &Doctor) -> Result<ExitCode, Failure> {
-    let machine = machine::checks(&args.broker.address());
+    let mut machine = machine::checks(&args.broker.address());
+    machine.extend(device::checks(&args.devices));
     let program = args.binary.as_ref().map(|name| program::checks(name));
     let ok = machine.iter().chain(program.iter().flatten()).all(|check| check.verdict == Verdict::Ok);
     let report = Report { ok, machine, program };
