@@ -86,7 +86,7 @@ def other_devices_stay_with_the_kernel(hosts, seed):
 @case
 def the_doctor_knows_devices(hosts, seed):
     """It says what a device can do, and what speaks against it; `seed` changes nothing."""
-    words = hosts.server.around([hosts.programs_in / "sidestep", "doctor", "--json", "--device", hosts.server.device])
+    words = hosts.server.around([hosts.stack_program.with_name("sidestep"), "doctor", "--json", "--device", hosts.server.device])
     said = json.loads(subprocess.run(words, capture_output=True, text=True, env=hosts.env).stdout)
     found = [check["found"] for check in said["machine"] if check["name"] == "stack's device"]
     if len(found) != 1 or "driver veth" not in found[0] or "its peer is on this host" not in found[0]:
