@@ -65,6 +65,7 @@ pub fn step(
             Read::Copies | Read::Ring(0) => match ask_kernel(c, rx, fd, sleeps)? {
                 Asked::Nothing => return Ok(Step::Empty),
                 Asked::Ended => return rest(c, rx, fd, to, skip, flags),
+                Asked::Shut => return Ok(Step::End),
                 Asked::Again => {}
             },
             // A peek wants more than the ring has: if the kernel has copies of everything, it is read there.
@@ -81,7 +82,9 @@ pub fn step(
                 let mut part = iov::empty();
                 let part = to.window(skip, limit.min(usize::MAX as u64) as usize, &mut part);
                 let taken = part.total();
+                let is_end = tells_end(c, fd);
                 return match from_kernel(c, rx, fd, (part, to), skip, flags, limit) {
+                    Ok(0) if !is_end => Ok(Step::End),
                     Ok(0) => rest(c, rx, fd, to, skip, flags),
                     Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
                     Ok(n) => Ok(Step::Bytes(n)),
@@ -215,6 +218,12 @@ fn peek_beyond(c: &Conn, rx: &Rx, to: Destination, skip: usize) -> usize {
     if copy_out(c, at, to, skip, n, 0).is_ok() { n } else { 0 }
 }
 
+/// Whether a 0 of the kernel is the end of the stream. After shutdown(SHUT_RD) it may say no more than that nothing has arrived.
+/// Asked before the read, so that nothing is overlooked that arrives in between.
+fn tells_end(c: &Conn, fd: i32) -> bool {
+    !c.has(flag::RX_SHUT) || tcp::has_ended(fd)
+}
+
 /// Bytes that we sent by kernel reached the socket of a killed peer. The program gets ECONNRESET for that reset, not EPIPE.
 fn as_reset(c: &Conn, e: Errno) -> Errno {
     let killed = !c.rx_half().has_fin();
@@ -247,6 +256,8 @@ enum Asked {
     Nothing,
     /// The stream has ended.
     Ended,
+    /// This end has shut its reading side, and nothing is there.
+    Shut,
     /// The state has changed; look again.
     Again,
 }
@@ -281,9 +292,11 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     }
     let mut byte = 0u8;
     let probe = iov::one((&raw mut byte).cast(), 1);
+    let is_end = tells_end(c, fd);
     // SAFETY: one writable byte.
     match unsafe { tcp::receive(fd, &probe, MSG_PEEK) } {
         _ if parked::changes(c) != before => Ok(Asked::Nothing),
+        Ok(0) if !is_end => Ok(Asked::Shut),
         Ok(0) => Ok(Asked::Ended),
         Ok(_) if discard_copies(c, rx, fd)? => Ok(Asked::Again),
         Ok(_) if rx.next(half) == Ok(Read::Ring(0)) => Err(foreign_bytes(c, fd)),
@@ -324,10 +337,7 @@ fn died_unread(c: &Conn) -> bool {
         c.with_tx(|end| {
             let half = c.tx_half();
             let _ = end.tx.poll(half);
-            if half.claim_sending() {
-                let _ = end.tx.heed_deputy(half); // bytes that the peer has sent to itself in our place
-                half.has_sent();
-            }
+            let _ = end.tx.heed_deputy(half); // bytes that the peer has sent to itself in our place
             end.tx.unread()
         })
     };
