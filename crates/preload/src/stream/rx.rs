@@ -92,7 +92,8 @@ pub fn step(
                         c.lower(flag::HINT);
                         Ok(Step::Empty)
                     }
-                    Err(e) => Err(as_reset(c, e)),
+                    Err(e) if keeps(c, rx, e) => continue,
+                    Err(e) => Err(failed(c, rx, e)),
                 };
             }
         }
@@ -224,10 +225,30 @@ fn tells_end(c: &Conn, fd: i32) -> bool {
     !c.has(flag::RX_SHUT) || tcp::has_ended(fd)
 }
 
-/// Bytes that we sent by kernel reached the socket of a killed peer. The program gets ECONNRESET for that reset, not EPIPE.
-fn as_reset(c: &Conn, e: Errno) -> Errno {
-    let killed = !c.rx_half().has_fin();
-    if e == Errno(libc::EPIPE) && killed { Errno(libc::ECONNRESET) } else { e }
+/// The kernel has reported an error, and the program has not been told. What the peer wrote just before comes first.
+#[cold]
+fn keeps(c: &Conn, rx: &mut Rx, e: Errno) -> bool {
+    let is_kept = is_reset(e) && matches!(rx.next(c.rx_half()), Ok(Read::Ring(1..)));
+    if is_kept {
+        c.raise(flag::RESET_KEPT);
+    }
+    is_kept
+}
+
+/// The error of a read. After a reset the program reads nothing more. Bytes that we sent by kernel may have reached the socket of
+/// a killed peer: the program gets ECONNRESET for that reset, not EPIPE.
+#[cold]
+fn failed(c: &Conn, rx: &mut Rx, e: Errno) -> Errno {
+    if !is_reset(e) {
+        return e;
+    }
+    let _ = rx.break_off(c.rx_half());
+    c.raise(flag::RESET_TOLD);
+    if c.rx_half().has_fin() { e } else { Errno(libc::ECONNRESET) }
+}
+
+fn is_reset(e: Errno) -> bool {
+    e == Errno(libc::ECONNRESET) || e == Errno(libc::EPIPE)
 }
 
 fn leave_for_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
@@ -305,7 +326,8 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
             c.lower(flag::HINT);
             Ok(Asked::Nothing)
         }
-        Err(e) => Err(as_reset(c, e)),
+        Err(e) if keeps(c, rx, e) => Ok(Asked::Again),
+        Err(e) => Err(failed(c, rx, e)),
     }
 }
 
@@ -316,7 +338,8 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32
     let n = left.min(to.total() - skip);
     if n == 0 {
         // An error is left to the next call if this one has received bytes.
-        return if skip == 0 && died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
+        let is_reset = skip == 0 && !c.has(flag::RESET_TOLD) && (c.has(flag::RESET_KEPT) || died_unread(c));
+        return if is_reset { Err(failed(c, rx, Errno(libc::ECONNRESET))) } else { Ok(Step::End) };
     }
     copy_out(c, rx.at(half), to, skip, n, flags)?;
     if flags & MSG_PEEK == 0 {
@@ -341,7 +364,7 @@ fn died_unread(c: &Conn) -> bool {
             end.tx.unread()
         })
     };
-    ending.is_reset(|| unread().unwrap_or(0)) && c.raise(flag::RESET_TOLD)
+    ending.is_reset(|| unread().unwrap_or(0))
 }
 
 /// Bytes came by kernel while the ring carries: somebody writes to the socket past the library.

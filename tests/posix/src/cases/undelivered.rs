@@ -14,6 +14,7 @@ use crate::sys::{io, net};
 pub const CASES: &[Case] = &[
     case("undelivered.both_ends_are_handed_over", both_handed_over).reason("undelivered"),
     case("undelivered.closed_before_it_is_read", closed).reason("undelivered"),
+    case("undelivered.nothing_comes_after_the_reset", nothing_after_reset).reason("undelivered"),
     case("undelivered.shut_reader_gets_no_byte_twice", shut_reader),
     case("undelivered.nothing_overtakes_it", overtaken),
 ];
@@ -62,6 +63,19 @@ fn closed_behind_a_full_ring(before: impl FnOnce(&mut Peer)) {
 /// The reader returns to the kernel, which has no room for all that is in the ring.
 fn leave_the_ring(end: &End) {
     net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, &1).expect("SO_RCVLOWAT");
+}
+
+/// The reader goes on reading after it was told of the reset.
+fn nothing_after_reset() {
+    let (mut end, mut peer) = small_buffers();
+    let filled = peer.call("fill", &[]);
+    leave_the_ring(&end);
+    peer.close();
+    let came = end.rx.whole();
+    assert!(came <= filled, "{came} bytes of {filled}");
+    assert!(end.rx.ending() == Err(ECONNRESET) || came == filled, "{came} bytes of {filled}");
+    end.rx.expect_eof();
+    end.rx.expect_eof();
 }
 
 /// After shutdown(SHUT_RD) a read says 0 when nothing has arrived, and later bytes can be read all the same.
