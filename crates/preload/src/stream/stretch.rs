@@ -54,6 +54,10 @@ pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     }
     parked::fetch_back(c);
     let half = c.tx_half();
+    end.spare_copies(half, around(c)).map_err(|lie| broken(c, fd, lie))?;
+    if !end.tx.has_unsent() {
+        return Ok(());
+    }
     if !half.claim_sending() {
         return wait_for_deputy(c, end, fd);
     }
