@@ -33,6 +33,8 @@ pub struct Rx {
     drain_to: u64,
     /// The kernel has all bytes that were in a ring, and no stretch follows: the socket may be read without this library.
     is_handed_over: bool,
+    /// The program knows of a reset: it reads nothing more.
+    is_broken_off: bool,
     /// Bytes of the stream read from the kernel.
     pub kernel: u64,
     /// Bytes taken from the kernel, discarded copies included.
@@ -209,6 +211,9 @@ impl Rx {
     /// The kernel has reported the end of the stream. Bytes that a dead writer left in the ring come first: returns their
     /// number; they are at [`Rx::at`]. The caller reports them with [`Rx::took_rest`].
     pub fn rest(&mut self, half: Half) -> Result<usize, PeerViolation> {
+        if self.is_broken_off {
+            return Ok(0);
+        }
         self.end_copies();
         if let Read::Ring(n) = self.next(half)? {
             return Ok(n);

@@ -211,7 +211,7 @@ impl Tx {
     }
 
     /// Accounts for unread bytes that the reader has sent to itself in place of this end. The caller holds
-    /// [`Half::claim_sending`].
+    /// [`Half::claim_sending`], or the reader has died.
     pub fn heed_deputy(&mut self, half: Half) -> Result<(), PeerViolation> {
         if let Carrier::Copying { next, .. } | Carrier::TakeBack(next) = &mut self.carrier {
             let sent_to = half.sent_to();

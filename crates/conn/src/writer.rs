@@ -120,14 +120,18 @@ impl Writer {
         if !self.tx.in_ring() {
             return Ok(None);
         }
-        // A peer that has ended both directions, and has said so, still reads the ring, but takes nothing by kernel.
-        if around.peer_ended && half.is_unwanted() {
+        if takes_no_copies(half, around) {
             self.tx.end_without_copies(half)?;
         } else {
             self.tx.end(half)?;
         }
         self.ended_seen = self.tx.ended;
         Ok(reason.inspect(|reason| self.hold_back(*reason)))
+    }
+
+    /// Unread bytes of an ended stretch are to be sent. Those that the peer does not take by kernel stay in the ring.
+    pub fn spare_copies(&mut self, half: Half, around: Around) -> Result<(), PeerViolation> {
+        if takes_no_copies(half, around) { self.tx.leave_in_ring(half) } else { Ok(()) }
     }
 
     /// Acts on hints: the reader has left the ring, or the stretch must end, and is ended. `around`: called after the hints
@@ -205,4 +209,9 @@ impl Writer {
         self.ask_at = now + again;
         sign || !was_waited_for()
     }
+}
+
+/// A peer that has ended both directions, and has said so, still reads the ring, but takes nothing by kernel.
+fn takes_no_copies(half: Half, around: Around) -> bool {
+    around.peer_ended && half.is_unwanted()
 }

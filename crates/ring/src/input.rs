@@ -207,7 +207,8 @@ impl Input {
 
     /// Leaves a complete stretch whose last byte has been read.
     pub fn leave(&mut self, reader: &Reader) {
-        reader.head.store(self.pos | FROZEN, Ordering::SeqCst);
+        // An exchange: if the stretch is one that was refused, the writer may just have marked the word.
+        reader.head.swap(self.pos | FROZEN, Ordering::SeqCst);
         self.copying = false;
     }
 

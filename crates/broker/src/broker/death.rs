@@ -76,6 +76,8 @@ impl Broker {
         self.upgraded.remove(&connection.cookies[side]);
         self.given.remove(&connection.tickets[side]);
         link.freeze(slot, side);
+        // The dead member may have been sending in the survivor's place.
+        link.half(slot, 1 - side).has_sent();
         // The survivor must look in any case: the dead member may have frozen its direction and died before ringing.
         match link.release(slot, side) {
             Released::Half => self.wake(link_id, slot, 1 - side),

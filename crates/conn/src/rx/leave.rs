@@ -14,6 +14,12 @@ impl Rx {
         left
     }
 
+    /// The kernel has reported a reset, and the program is told: whatever it has not read is lost, in rings, too.
+    pub fn break_off(&mut self, half: Half) -> Result<(), PeerViolation> {
+        self.is_broken_off = true;
+        self.leave_ring(half)
+    }
+
     /// Leaves the present stretch if the kernel has copies of all its unread bytes. One look at the kernel then sees these
     /// bytes and those that follow. `queued`: length of the kernel's queue.
     pub fn leave_for_copies(&mut self, half: Half, queued: u64) -> Result<bool, PeerViolation> {

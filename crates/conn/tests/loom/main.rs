@@ -13,12 +13,22 @@ mod input;
 #[path = "../../../../fuzz/bodies/memory.rs"]
 mod memory;
 mod pair;
-#[path = "../../../../fuzz/bodies/pair_ends.rs"]
-mod pair_ends;
+#[path = "../../../../fuzz/bodies/pair_checks.rs"]
+mod pair_checks;
+#[path = "../../../../fuzz/bodies/pair_kernel.rs"]
+mod pair_kernel;
+#[path = "../../../../fuzz/bodies/pair_plain.rs"]
+mod pair_plain;
+#[path = "../../../../fuzz/bodies/pair_receiver.rs"]
+mod pair_receiver;
+#[path = "../../../../fuzz/bodies/pair_sender.rs"]
+mod pair_sender;
 #[path = "../../../../fuzz/bodies/pair_steps.rs"]
 mod pair_steps;
 #[path = "../../../../fuzz/bodies/pair_wire.rs"]
 mod pair_wire;
+#[path = "../../../../fuzz/bodies/pair_world.rs"]
+mod pair_world;
 mod phase;
 
 use conn_direction::Direction;

@@ -31,10 +31,9 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
     c.tx_half().set_fin();
     let _ = c.with_rx(|rx| {
         discard_all_copies(c, rx, fd);
-        let in_ring = rx.in_ring();
         let _ = leave::leave_ring(c, rx);
         // close(2) with unread data resets the connection. The kernel judges by itself about bytes in its own queue.
-        if in_ring && rx.on_its_way() > 0 && is_closed {
+        if rx.on_its_way() > 0 && is_closed {
             tcp::reset_on_close(fd);
         }
     });

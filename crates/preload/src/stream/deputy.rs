@@ -31,6 +31,9 @@ fn send(c: &Conn, socket: i32, at: u64, len: usize) -> usize {
     let mut sent = 0;
     while sent < len {
         let (from, run) = data.run(at.wrapping_add(sent as u64));
+        if fdsys::poll_now(socket, 0) & libc::POLLERR != 0 {
+            break; // the writer's program must get that error, which a send would consume
+        }
         let part = super::iov::one(from.cast_const().cast(), run.min(len - sent));
         // SAFETY: `run` bytes of the ring.
         let Ok(n) = (unsafe { tcp::send(socket, &part) }) else { break };

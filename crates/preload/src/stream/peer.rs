@@ -1,12 +1,12 @@
 //! The process at the other end: ringing its doorbells, and ending a connection on which it violates the protocol.
 
 use crate::link;
-use crate::record::Conn;
+use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_conn::{Event, PeerViolation};
 use sidestep_ring::side;
-use sidestep_sys::{Errno, tcp};
+use sidestep_sys::{Errno, fd as fdsys, tcp};
 
 /// Rings the peer's doorbells for this connection.
 #[inline]
@@ -18,6 +18,28 @@ pub fn notify(c: &Conn) {
 /// Whether the peer has closed its end, or half of it. The end of its stretch is then no return to the kernel.
 pub fn has_ended(c: &Conn) -> bool {
     c.rx_half().has_fin()
+}
+
+/// What the kernel says of the peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    Nothing,
+    /// Its stream has ended.
+    Ended,
+    /// The connection is reset.
+    Reset,
+}
+
+/// Asks the kernel about the peer of a direction that this end has not shut. After shutdown(SHUT_RD) here the kernel says
+/// POLLRDHUP, whatever the peer does.
+pub fn ask(c: &Conn, fd: i32) -> Word {
+    let says = fdsys::poll_now(fd, libc::POLLRDHUP);
+    match says {
+        _ if says & (libc::POLLERR | libc::POLLHUP) != 0 => Word::Reset,
+        _ if says & libc::POLLRDHUP == 0 => Word::Nothing,
+        _ if c.has(flag::RX_SHUT) && !tcp::has_ended(fd) => Word::Nothing,
+        _ => Word::Ended,
+    }
 }
 
 /// The peer has violated the protocol: ends the connection, and returns the error of the program's calls (EPROTO).

@@ -65,6 +65,7 @@ pub fn step(
             Read::Copies | Read::Ring(0) => match ask_kernel(c, rx, fd, sleeps)? {
                 Asked::Nothing => return Ok(Step::Empty),
                 Asked::Ended => return rest(c, rx, fd, to, skip, flags),
+                Asked::Shut => return Ok(Step::End),
                 Asked::Again => {}
             },
             // A peek wants more than the ring has: if the kernel has copies of everything, it is read there.
@@ -81,7 +82,9 @@ pub fn step(
                 let mut part = iov::empty();
                 let part = to.window(skip, limit.min(usize::MAX as u64) as usize, &mut part);
                 let taken = part.total();
+                let is_end = tells_end(c, fd);
                 return match from_kernel(c, rx, fd, (part, to), skip, flags, limit) {
+                    Ok(0) if !is_end => Ok(Step::End),
                     Ok(0) => rest(c, rx, fd, to, skip, flags),
                     Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
                     Ok(n) => Ok(Step::Bytes(n)),
@@ -89,7 +92,8 @@ pub fn step(
                         c.lower(flag::HINT);
                         Ok(Step::Empty)
                     }
-                    Err(e) => Err(as_reset(c, e)),
+                    Err(e) if keeps(c, rx, e) => continue,
+                    Err(e) => Err(failed(c, rx, e)),
                 };
             }
         }
@@ -215,10 +219,36 @@ fn peek_beyond(c: &Conn, rx: &Rx, to: Destination, skip: usize) -> usize {
     if copy_out(c, at, to, skip, n, 0).is_ok() { n } else { 0 }
 }
 
-/// Bytes that we sent by kernel reached the socket of a killed peer. The program gets ECONNRESET for that reset, not EPIPE.
-fn as_reset(c: &Conn, e: Errno) -> Errno {
-    let killed = !c.rx_half().has_fin();
-    if e == Errno(libc::EPIPE) && killed { Errno(libc::ECONNRESET) } else { e }
+/// Whether a 0 of the kernel is the end of the stream. After shutdown(SHUT_RD) it may say no more than that nothing has arrived.
+/// Asked before the read, so that nothing is overlooked that arrives in between.
+fn tells_end(c: &Conn, fd: i32) -> bool {
+    !c.has(flag::RX_SHUT) || tcp::has_ended(fd)
+}
+
+/// The kernel has reported an error, and the program has not been told. What the peer wrote just before comes first.
+#[cold]
+fn keeps(c: &Conn, rx: &mut Rx, e: Errno) -> bool {
+    let is_kept = is_reset(e) && matches!(rx.next(c.rx_half()), Ok(Read::Ring(1..)));
+    if is_kept {
+        c.raise(flag::RESET_KEPT);
+    }
+    is_kept
+}
+
+/// The error of a read. After a reset the program reads nothing more. Bytes that we sent by kernel may have reached the socket of
+/// a killed peer: the program gets ECONNRESET for that reset, not EPIPE.
+#[cold]
+fn failed(c: &Conn, rx: &mut Rx, e: Errno) -> Errno {
+    if !is_reset(e) {
+        return e;
+    }
+    let _ = rx.break_off(c.rx_half());
+    c.raise(flag::RESET_TOLD);
+    if c.rx_half().has_fin() { e } else { Errno(libc::ECONNRESET) }
+}
+
+fn is_reset(e: Errno) -> bool {
+    e == Errno(libc::ECONNRESET) || e == Errno(libc::EPIPE)
 }
 
 fn leave_for_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
@@ -247,6 +277,8 @@ enum Asked {
     Nothing,
     /// The stream has ended.
     Ended,
+    /// This end has shut its reading side, and nothing is there.
+    Shut,
     /// The state has changed; look again.
     Again,
 }
@@ -281,9 +313,11 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     }
     let mut byte = 0u8;
     let probe = iov::one((&raw mut byte).cast(), 1);
+    let is_end = tells_end(c, fd);
     // SAFETY: one writable byte.
     match unsafe { tcp::receive(fd, &probe, MSG_PEEK) } {
         _ if parked::changes(c) != before => Ok(Asked::Nothing),
+        Ok(0) if !is_end => Ok(Asked::Shut),
         Ok(0) => Ok(Asked::Ended),
         Ok(_) if discard_copies(c, rx, fd)? => Ok(Asked::Again),
         Ok(_) if rx.next(half) == Ok(Read::Ring(0)) => Err(foreign_bytes(c, fd)),
@@ -292,7 +326,8 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
             c.lower(flag::HINT);
             Ok(Asked::Nothing)
         }
-        Err(e) => Err(as_reset(c, e)),
+        Err(e) if keeps(c, rx, e) => Ok(Asked::Again),
+        Err(e) => Err(failed(c, rx, e)),
     }
 }
 
@@ -303,7 +338,8 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32
     let n = left.min(to.total() - skip);
     if n == 0 {
         // An error is left to the next call if this one has received bytes.
-        return if skip == 0 && died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
+        let is_reset = skip == 0 && !c.has(flag::RESET_TOLD) && (c.has(flag::RESET_KEPT) || died_unread(c));
+        return if is_reset { Err(failed(c, rx, Errno(libc::ECONNRESET))) } else { Ok(Step::End) };
     }
     copy_out(c, rx.at(half), to, skip, n, flags)?;
     if flags & MSG_PEEK == 0 {
@@ -324,14 +360,11 @@ fn died_unread(c: &Conn) -> bool {
         c.with_tx(|end| {
             let half = c.tx_half();
             let _ = end.tx.poll(half);
-            if half.claim_sending() {
-                let _ = end.tx.heed_deputy(half); // bytes that the peer has sent to itself in our place
-                half.has_sent();
-            }
+            let _ = end.tx.heed_deputy(half); // bytes that the peer has sent to itself in our place
             end.tx.unread()
         })
     };
-    ending.is_reset(|| unread().unwrap_or(0)) && c.raise(flag::RESET_TOLD)
+    ending.is_reset(|| unread().unwrap_or(0))
 }
 
 /// Bytes came by kernel while the ring carries: somebody writes to the socket past the library.

@@ -1,6 +1,6 @@
 //! The end of a stretch that we write, whatever the cause, and the bytes that must then go by kernel.
 
-use super::peer::{self, broken};
+use super::peer::{self, Word, broken};
 use super::{due, iov, parked};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
@@ -10,7 +10,7 @@ use libc::EAGAIN;
 use sidestep_abi::Reason;
 use sidestep_conn::{Around, Course, Event, Write, Writer, holder};
 use sidestep_ring::{counters as shared, slot, space};
-use sidestep_sys::{Errno, Result, fd as fdsys, tcp};
+use sidestep_sys::{Errno, Result, tcp};
 
 /// Ends our stretch and sends its unread bytes by kernel, as many as it takes now. `reason`: None as part of ending the stream.
 pub fn end_stretch(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> Result<()> {
@@ -54,6 +54,10 @@ pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     }
     parked::fetch_back(c);
     let half = c.tx_half();
+    end.spare_copies(half, around(c)).map_err(|lie| broken(c, fd, lie))?;
+    if !end.tx.has_unsent() {
+        return Ok(());
+    }
     if !half.claim_sending() {
         return wait_for_deputy(c, end, fd);
     }
@@ -64,30 +68,40 @@ pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     sent
 }
 
-/// The reader is sending these bytes to itself (`deputy.rs`): EAGAIN, unless the reader has died.
+/// The reader is sending these bytes to itself (`deputy.rs`): EAGAIN, unless it has died over that.
 #[cold]
 fn wait_for_deputy(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
-    let gone = libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP;
-    if fdsys::poll_now(fd, libc::POLLRDHUP) & gone != 0 {
-        end.tx.abandon(c.tx_half());
-        return Ok(());
+    let half = c.tx_half();
+    match peer::ask(c, fd) {
+        Word::Reset => {}
+        // Nobody else changes the words of this direction any more.
+        Word::Ended if !peer::has_ended(c) => {
+            end.tx.heed_deputy(half).and_then(|()| end.tx.poll(half)).map_err(|lie| broken(c, fd, lie))?;
+            if end.tx.has_unsent() {
+                c.raise(flag::DIED_UNREAD);
+            }
+        }
+        Word::Ended | Word::Nothing => {
+            blocked(c);
+            return Err(Errno(EAGAIN));
+        }
     }
-    blocked(c);
-    Err(Errno(EAGAIN))
+    end.tx.abandon(half);
+    Ok(())
 }
 
 fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     let (half, data) = (c.tx_half(), c.tx_data());
     loop {
         let Write::Unread { at, len } = end.tx.next(half, 0).map_err(|lie| broken(c, fd, lie))? else { return Ok(()) };
-        let says = fdsys::poll_now(fd, libc::POLLRDHUP);
-        if says & libc::POLLERR != 0 {
-            // The connection is reset. Nobody takes these bytes, and a send would consume the error that the program must get.
-            end.tx.abandon(half);
-            return Ok(());
-        }
-        if says & libc::POLLRDHUP != 0 && !peer::has_ended(c) {
-            c.raise(flag::DIED_UNREAD);
+        match peer::ask(c, fd) {
+            Word::Reset => {
+                // Nobody takes these bytes, and a send would consume the error that the program must get.
+                end.tx.abandon(half);
+                return Ok(());
+            }
+            Word::Ended if !peer::has_ended(c) => _ = c.raise(flag::DIED_UNREAD),
+            Word::Ended | Word::Nothing => {}
         }
         let (from, run) = data.run(at);
         // SAFETY: `run` bytes of the ring.

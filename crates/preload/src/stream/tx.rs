@@ -2,7 +2,7 @@
 
 use super::due::STALL_US;
 use super::parked;
-use super::peer::{self, broken};
+use super::peer::{self, Word, broken};
 use super::source::Source;
 use super::stretch::{around, begin, blocked, count_return, end_stretch, heed_hints, send_ended, send_unread};
 use crate::record::{Conn, flag};
@@ -152,8 +152,7 @@ fn watch_peer(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if !end.is_to_ask(arch::ticks(), sign, clock::ticks_of_us(ASK_US), || c.was_waited_for(&c.tx_waited)) {
         return Ok(());
     }
-    let gone = libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP;
-    if fdsys::poll_now(fd, libc::POLLRDHUP) & gone != 0 {
+    if peer::ask(c, fd) != Word::Nothing {
         end_stretch(c, end, fd, Some(Reason::PeerClosing))?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::sys::epoll::{ERR, ET, Epoll, HUP, OUT, RDHUP};
 use crate::sys::errno::{EAGAIN, ECONNRESET, ENOTCONN, EPIPE};
 use crate::sys::net::Family::{V4, V6};
 use crate::sys::threads::blocked;
-use crate::sys::{fds, files, io, net, poll, signal};
+use crate::sys::{bare, fds, files, io, net, poll, signal};
 use crate::ways::receiving;
 
 pub const CASES: &[Case] = &[
@@ -28,6 +28,7 @@ pub const CASES: &[Case] = &[
     case("reset.wakes_a_blocked_reader", wakes_reader),
     case("reset.wakes_a_blocked_writer", wakes_writer).bulk(),
     case("reset.every_receive_reports_it_once", reported_once),
+    case("reset.past_the_library_is_reported_once", past_the_library),
     case("reset.so_error_reads_and_clears", so_error),
     case("reset.write_after_it", write_after),
     case("reset.one_sigpipe_for_each_write", one_sigpipe),
@@ -196,6 +197,17 @@ fn reported_once() {
         assert_eq!(end.rx.try_recv(10, *call), Ok(0), "{name}");
         end.close();
     }
+}
+
+/// Neither end's library has a hand in it, and neither end has died. Bytes for the peer are unread.
+fn past_the_library() {
+    let (mut end, mut other) = link::own_pair(V4);
+    end.send(100);
+    other.send(50);
+    bare::reset(other.fd());
+    end.recv(50);
+    assert_eq!(end.rx.ending(), Err(ECONNRESET));
+    end.rx.expect_eof();
 }
 
 fn so_error() {

@@ -6,6 +6,7 @@ use crate::end::End;
 use crate::link;
 use crate::peer::{Peer, Preload};
 use crate::replace::Exec;
+use crate::sys::cpu::eventually;
 use crate::sys::errno::{EAGAIN, ECONNRESET, Errno};
 use crate::sys::net::Family::V4;
 use crate::sys::{io, net};
@@ -13,15 +14,21 @@ use crate::sys::{io, net};
 pub const CASES: &[Case] = &[
     case("undelivered.both_ends_are_handed_over", both_handed_over).reason("undelivered"),
     case("undelivered.closed_before_it_is_read", closed).reason("undelivered"),
+    case("undelivered.nothing_comes_after_the_reset", nothing_after_reset).reason("undelivered"),
+    case("undelivered.shut_reader_gets_no_byte_twice", shut_reader),
     case("undelivered.nothing_overtakes_it", overtaken),
 ];
 
 const BUFFER: i32 = 16384;
 
 fn small_buffers() -> (End, Peer) {
+    buffers(BUFFER)
+}
+
+fn buffers(bytes: i32) -> (End, Peer) {
     let (end, mut peer) = link::client(V4);
-    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER).expect("SO_RCVBUF");
-    peer.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
+    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes).expect("SO_RCVBUF");
+    peer.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes);
     (end, peer)
 }
 
@@ -51,6 +58,44 @@ fn closed_behind_a_full_ring(before: impl FnOnce(&mut Peer)) {
     end.close();
     peer.close();
     expect_all_or_reset(&mut receiver, filled);
+}
+
+/// The reader returns to the kernel, which has no room for all that is in the ring.
+fn leave_the_ring(end: &End) {
+    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, &1).expect("SO_RCVLOWAT");
+}
+
+/// The reader goes on reading after it was told of the reset.
+fn nothing_after_reset() {
+    let (mut end, mut peer) = small_buffers();
+    let filled = peer.call("fill", &[]);
+    leave_the_ring(&end);
+    peer.close();
+    let came = end.rx.whole();
+    assert!(came <= filled, "{came} bytes of {filled}");
+    assert!(end.rx.ending() == Err(ECONNRESET) || came == filled, "{came} bytes of {filled}");
+    end.rx.expect_eof();
+    end.rx.expect_eof();
+}
+
+/// After shutdown(SHUT_RD) a read says 0 when nothing has arrived, and later bytes can be read all the same.
+fn shut_reader() {
+    let (mut end, mut peer) = buffers(2 * BUFFER);
+    let all = end.rx.at + peer.call("fill", &[]) + 1000;
+    net::shutdown(end.fd(), libc::SHUT_RD).expect("shutdown");
+    leave_the_ring(&end);
+    let mut zeros = 0;
+    while zeros < 100 && end.rx.at < all - 1000 {
+        zeros += usize::from(end.rx.try_recv(4096, io::read) == Ok(0));
+    }
+    peer.start("send", &[1000]);
+    eventually("all bytes come", || {
+        while end.rx.try_recv(1 << 16, io::read).expect("a read") > 0 {}
+        end.rx.at >= all
+    });
+    peer.finish();
+    assert_eq!(end.rx.try_recv(4096, io::read), Ok(0));
+    assert_eq!(end.rx.at, all);
 }
 
 /// A call that only the kernel can serve finds the kernel's buffers full, and returns that error.

@@ -34,6 +34,14 @@ pub fn epoll_wait(set: Fd, ms: i32) -> Vec<(u32, u64)> {
     events[..n as usize].iter().map(|e| (e.events, e.u64)).collect()
 }
 
+/// Resets the connection.
+pub fn reset(fd: Fd) {
+    let none = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
+    // SAFETY: the kernel reads a live address of the stated size.
+    let result = unsafe { call(libc::SYS_connect, fd, &raw const none as usize, size_of_val(&none)) };
+    assert_eq!(result, 0, "connect");
+}
+
 /// A child of which libc knows nothing. Returns 0 in the child.
 pub fn fork() -> i32 {
     // SAFETY: the child is on a copy of our memory; what libc keeps of threads is not used there.
