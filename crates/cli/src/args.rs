@@ -33,11 +33,16 @@ pub enum Command {
     Attach(Hold),
     Doctor(Doctor),
     Reasons(Reasons),
-    Agent(Agent),
-    Capture(Capture),
-    Splice(Splice),
-    Stack(Stack),
-    Lab(Lab),
+    /// Balance connections to Kubernetes Services at the socket (see `sidestep agent --help`)
+    Agent(Passed),
+    /// Send a pod's connections through its proxy without iptables (see `sidestep capture --help`)
+    Capture(Passed),
+    /// Splice local TCP sockets in the kernel, by port (see `sidestep splice --help`)
+    Splice(Passed),
+    /// Carry connections to other hosts in user space (see `sidestep stack --help`)
+    Stack(Passed),
+    /// Measure whether Sidestep helps on this machine, and how much (see `sidestep lab --help`)
+    Lab(Passed),
     #[command(subcommand)]
     Service(Service),
     #[command(subcommand)]
@@ -174,57 +179,21 @@ pub struct Doctor {
     pub broker: Broker,
 }
 
+/// What another program of Sidestep gets as it is.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Passed {
+    /// Its options
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
 /// List all reasons why a connection stays on, or returns to, the kernel
 #[derive(clap::Args)]
 pub struct Reasons {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// Balance connections to Kubernetes Services at the socket (see `sidestep agent --help`)
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Agent {
-    /// Options of the agent
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
-    pub args: Vec<OsString>,
-}
-
-/// Send a pod's connections through its proxy without iptables (see `sidestep capture --help`)
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Capture {
-    /// Options, by istio-iptables' names
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
-    pub args: Vec<OsString>,
-}
-
-/// Splice local TCP sockets in the kernel, by port (see `sidestep splice --help`)
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Splice {
-    /// Options of splicing
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
-    pub args: Vec<OsString>,
-}
-
-/// Carry connections to other hosts in user space (see `sidestep stack --help`)
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Stack {
-    /// Options of the stack
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
-    pub args: Vec<OsString>,
-}
-
-/// Measure whether Sidestep helps on this machine, and how much (see `sidestep lab --help`)
-#[derive(clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Lab {
-    /// Command and options of the lab
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    pub args: Vec<OsString>,
 }
 
 const SERVICE_EXAMPLES: &str = "\

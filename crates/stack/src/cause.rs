@@ -90,7 +90,8 @@ impl Cause {
     pub fn passes(&self) -> bool {
         match self {
             Cause::Segment(why) => !matches!(why, Back::Fin | Back::Reset | Back::Syn),
-            Cause::Wanted | Cause::Bulk
+            Cause::Wanted
+            | Cause::Bulk
             | Cause::Slow
             | Cause::Path
             | Cause::Take(_)

@@ -210,7 +210,9 @@ impl Worker {
     fn hear_frames(&mut self) -> bool {
         let (mut has_heard, mut left) = (false, Vec::new());
         let Self { devices, by_tuple, conns, due, .. } = self;
-        for (device, queue) in devices.iter_mut().enumerate().flat_map(|(n, one)| one.queues.iter_mut().map(move |q| (n, q))) {
+        for (device, queue) in
+            devices.iter_mut().enumerate().flat_map(|(n, one)| one.queues.iter_mut().map(move |q| (n, q)))
+        {
             let batch = queue.receiver.receive(BATCH);
             has_heard |= !batch.is_empty();
             for frame in batch.frames() {

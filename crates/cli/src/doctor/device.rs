@@ -26,7 +26,9 @@ fn check(device: &str) -> Check {
     let name = "stack's device";
     let program = match locate::stack() {
         Ok(program) => program,
-        Err(error) => return Check::fails(name, error.to_string(), "build it: cargo build --release -p sidestep-stack"),
+        Err(error) => {
+            return Check::fails(name, error.to_string(), "build it: cargo build --release -p sidestep-stack");
+        }
     };
     let said = match Command::new(program).args(["--check", "--json", "--device", device]).output() {
         Ok(said) => said,
@@ -52,5 +54,9 @@ fn read(name: &'static str, report: &Report) -> Check {
     if concerns.is_empty() {
         return Check::ok(name, found);
     }
-    Check::limited(name, format!("{found}; {}", concerns.join("; ")), "docs/stack.md, Limits, says what follows from that")
+    Check::limited(
+        name,
+        format!("{found}; {}", concerns.join("; ")),
+        "docs/stack.md, Limits, says what follows from that",
+    )
 }
