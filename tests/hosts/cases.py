@@ -140,7 +140,7 @@ def bulk_goes_back_to_the_kernel(hosts, seed):
 def a_peer_that_does_not_read(hosts, seed):
     """Its window closes in the end."""
     hosts.server.start_stack()
-    exchanged(hosts, "--connections", "2", "--rounds", "100", "--seed", seed, "--burst", "12000000")
+    exchanged(hosts, "--connections", "2", "--rounds", "100", "--seed", seed, "--burst", "400000")
     must_have_counted(hosts.server, "window")
     must_have_taken(hosts.server, 2)
 
@@ -298,11 +298,11 @@ def killed_workers(hosts, seed):
         host.start_stack()
 
     def kill():
-        for _ in range(6):
+        for _ in range(4):
             time.sleep(chosen.uniform(0.1, 0.6))  # any moment
             chosen.choice((hosts.client, hosts.server)).kill_worker()
 
-    exchanged(hosts, *LIVELY, "24", "--seed", seed, meanwhile=kill)
+    exchanged(hosts, *LIVELY, "18", "--seed", seed, meanwhile=kill)
     restored = hosts.client.restored() + hosts.server.restored()
     taken = sum(host.stop_stack()[0] for host in (hosts.client, hosts.server))
     if restored < 16 or taken < 16:

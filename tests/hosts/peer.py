@@ -81,7 +81,7 @@ class Client:
     def one(self, number):
         chosen = random.Random(self.args.seed * 1000 + number)
         try:
-            with socket.create_connection((self.args.address, self.args.port)) as connection:
+            with self.connected() as connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for round_number in range(self.args.rounds):
                     self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
@@ -93,6 +93,13 @@ class Client:
         except (OSError, ValueError) as error:
             with self.lock:
                 self.wrong.append(f"connection {number}: {error}")
+
+    def connected(self):
+        connection = socket.socket(socket.AF_INET6 if ":" in self.args.address else socket.AF_INET)
+        if self.args.burst:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)  # a window that closes soon
+        connection.connect((self.args.address, self.args.port))
+        return connection
 
     def burst(self, connection, sent, where):
         """Sends everything, and reads nothing for a while."""
