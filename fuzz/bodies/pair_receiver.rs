@@ -24,13 +24,11 @@ pub struct Receiver {
     pub is_deaf: bool,
     /// A read has failed.
     pub has_failed: bool,
-    /// The kernel has reported this, and bytes of the ring come before it.
-    kept: Option<Error>,
 }
 
 impl Receiver {
     pub fn new(side: usize) -> Receiver {
-        Receiver { side, rx: Rx::native(0), is_deaf: false, has_failed: false, kept: None }
+        Receiver { side, rx: Rx::native(0), is_deaf: false, has_failed: false }
     }
 
     fn writes(&self) -> usize {
@@ -61,7 +59,7 @@ impl Receiver {
                     Asked::Nothing => return Got::Nothing,
                     Asked::Ended if !has_end => return Got::End,
                     Asked::Ended => return self.rest(wire, half, max),
-                    Asked::Fails(error) if self.keeps(half, error) => {}
+                    Asked::Fails(_) if self.rx.keeps_reset(half) => {}
                     Asked::Fails(error) => return self.fails(half, error),
                 },
                 Read::Ring(there) => {
@@ -78,7 +76,7 @@ impl Receiver {
                         Received::End if !has_end => return Got::End,
                         Received::End => return self.rest(wire, half, max),
                         Received::Nothing => return Got::Nothing,
-                        Received::Fails(error) if self.keeps(half, error) => {}
+                        Received::Fails(_) if self.rx.keeps_reset(half) => {}
                         Received::Fails(error) => return self.fails(half, error),
                         Received::Bytes(bytes) => {
                             check(self.rx.pos(), &bytes, "kernel");
@@ -93,18 +91,9 @@ impl Receiver {
 
     /// The kernel reports a reset. The peer may have been killed: the program gets ECONNRESET, not EPIPE, for bytes that it had
     /// not read.
-    fn fails(&mut self, half: Half, error: Error) -> Got {
+    pub fn fails(&mut self, half: Half, error: Error) -> Got {
         self.rx.break_off(half).expect("no violation");
         Got::Fails(if half.has_fin() { error } else { Error::Reset })
-    }
-
-    /// What was written just before the reset comes first: the error is kept until then.
-    fn keeps(&mut self, half: Half, error: Error) -> bool {
-        let has_bytes = matches!(self.rx.next(half).expect("no violation"), Read::Ring(1..));
-        if has_bytes {
-            self.kept = Some(error);
-        }
-        has_bytes
     }
 
     fn ask_kernel(&mut self, wire: &Wire, half: Half) -> Asked {
@@ -132,7 +121,7 @@ impl Receiver {
     fn rest(&mut self, wire: &Wire, half: Half, max: usize) -> Got {
         let n = self.rx.rest(half).expect("no violation").min(max);
         if n == 0 {
-            return self.kept.take().map_or(Got::End, |error| self.fails(half, error));
+            return if self.rx.is_reset_due(|| false) { self.fails(half, Error::Reset) } else { Got::End };
         }
         let (pos, bytes) = (self.rx.pos(), wire.get(self.writes(), self.rx.at(half), n));
         if self.rx.took_rest(half, n).expect("no violation") == Advance::Done {

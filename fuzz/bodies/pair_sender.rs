@@ -22,8 +22,6 @@ pub struct Sender {
     pub has_finished: bool,
     /// A write has failed: nobody reads there.
     pub is_refused: bool,
-    /// The peer has died with bytes of this end unread, as far as this end can tell.
-    pub saw_death: bool,
 }
 
 impl Sender {
@@ -35,7 +33,6 @@ impl Sender {
             only_in_ring_to: 0,
             has_finished: false,
             is_refused: false,
-            saw_death: false,
         }
     }
 
@@ -185,7 +182,9 @@ impl Sender {
             // Nobody else changes the words of this direction any more.
             self.writer.tx.heed_deputy(half).expect("no violation");
             self.writer.tx.poll(half).expect("no violation");
-            self.saw_death |= self.writer.tx.has_unsent();
+            if self.writer.tx.has_unsent() {
+                self.writer.note_death();
+            }
         }
         self.writer.tx.abandon(half);
         true
@@ -198,7 +197,9 @@ impl Sender {
                 self.writer.tx.abandon(half);
                 return true;
             }
-            self.saw_death |= self.is_peer_killed(wire);
+            if self.is_peer_killed(wire) {
+                self.writer.note_death();
+            }
             let bytes = wire.get(self.side, at, 1);
             match wire.call(|kernel| kernel.send(self.side, &bytes)) {
                 Sent::Some(n) => self.writer.tx.sent_unread(half, n),
@@ -286,14 +287,6 @@ impl Sender {
 
     pub fn course(&self) -> Course {
         self.writer.tx.course()
-    }
-
-    /// Number of bytes in the ring that a peer which was killed has not read.
-    pub fn unread(&mut self, wire: &Wire) -> u64 {
-        let half = wire.half(self.side);
-        let _ = self.writer.tx.poll(half);
-        let _ = self.writer.tx.heed_deputy(half); // bytes that the peer has sent to itself
-        self.writer.tx.unread()
     }
 }
 

@@ -232,7 +232,7 @@ impl World {
     pub fn read(&mut self, side: Side, max: usize) -> Got {
         let mut got = self.receivers[side].read(&self.wire, max);
         if got == Got::End && self.is_reset_by_death(side) {
-            got = Got::Fails(Error::Reset);
+            got = self.receivers[side].fails(self.wire.half(1 - side), Error::Reset);
         }
         self.is_told[side] |= got == Got::Fails(Error::Reset);
         let (written, read) = (self.senders[1 - side].writer.tx.pos(), self.receivers[side].rx.pos());
@@ -246,8 +246,8 @@ impl World {
     /// The peer has died with bytes of this end unread, and the program was not told of it.
     fn is_reset_by_death(&mut self, side: Side) -> bool {
         let (peer_ended, is_shut) = (self.wire.half(1 - side).has_fin(), self.is_shut(side));
-        let ending = Ending { peer_ended, is_shut, died_unread: self.senders[side].saw_death };
-        ending.is_reset(|| self.senders[side].unread(&self.wire)) && !self.is_told[side]
+        let (rx, writer, half) = (&self.receivers[side].rx, &mut self.senders[side].writer, self.wire.half(side));
+        Ending { peer_ended, is_shut }.is_reset(|| rx.is_reset_due(|| writer.has_died_unread(half)))
     }
 
     pub fn is_shut(&self, side: Side) -> bool {

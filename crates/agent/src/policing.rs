@@ -24,7 +24,7 @@ pub struct Policing {
     pub first: u32,
     /// This node's own addresses, from which probes come.
     pub node: BTreeSet<IpAddr>,
-    /// The plan that the controller has been told.
+    /// The plan that the controller has been given.
     pub plan: Arc<Plan>,
     bypasses: Arc<BTreeMap<FrontendKey, BypassFlags>>,
     /// Services that ask to be led around proxies in vain.
@@ -33,7 +33,7 @@ pub struct Policing {
     /// Since the last plan.
     changed: Changed,
     /// What the last plan for the controller was made of.
-    told: Told,
+    reported: Reported,
 }
 
 /// What has changed. A greater one includes those before it.
@@ -46,7 +46,7 @@ pub enum Changed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum Reported {
     Nothing,
     /// Sources had not been read to their end.
     Parts,
@@ -66,7 +66,7 @@ impl Policing {
             refused: BTreeMap::new(),
             required: Arc::default(),
             changed: Changed::Policies,
-            told: Told::Nothing,
+            reported: Reported::Nothing,
         })
     }
 
@@ -84,15 +84,15 @@ impl Policing {
 
     /// Every source was read to its end at least once since the agent began.
     pub fn is_whole(&self) -> bool {
-        self.told == Told::Everything
+        self.reported == Reported::Everything
     }
 
-    /// What the controller is to be told. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
+    /// What the controller is to be given. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
     pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<PolicyPlan> {
         let changed = std::mem::replace(&mut self.changed, Changed::Nothing);
-        let told = self.told.max(if is_whole { Told::Everything } else { Told::Parts });
-        let mut is_news = told != self.told;
-        self.told = told;
+        let reported = self.reported.max(if is_whole { Reported::Everything } else { Reported::Parts });
+        let mut is_news = reported != self.reported;
+        self.reported = reported;
         if changed == Changed::Policies {
             is_news |= self.plan(state);
         }

@@ -10,7 +10,7 @@
 static __always_inline bool is_held(const struct endpoint *at, u8 protocol)
 {
 	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = protocol };
-	struct frontend frontend;
+	struct frontend frontend = {};
 
 	if (READ_ENTRY(&frontends, &key, &frontend) && frontend.flags & HELD)
 		return true;

@@ -50,11 +50,16 @@ static __always_inline bool may_bypass(u64 netns, u32 reason)
 }
 
 /* Whether a connection that the client pod's rules would give to its proxy bypasses the proxy. */
-static __always_inline bool bypasses_outbound(const struct endpoint *to, u64 netns)
+VERIFIED_ONCE bool bypasses_outbound(const struct endpoint *to, u64 netns)
 {
-	struct frontend_key key = { .address = to->address, .port = to->port, .protocol = IPPROTO_TCP };
-	u32 flags = bypass_at(&key);
+	struct frontend_key key = { .protocol = IPPROTO_TCP };
+	u32 flags;
 
+	if (!to)
+		return false;
+	key.address = to->address;
+	key.port = to->port;
+	flags = bypass_at(&key);
 	if (!flags) {
 		address_unspecify(&key.address);
 		key.scope = SCOPE_NODE;
@@ -66,12 +71,16 @@ static __always_inline bool bypasses_outbound(const struct endpoint *to, u64 net
 }
 
 /* Whether a connection that the server pod's rules would give to its proxy bypasses the proxy. */
-static __always_inline bool bypasses_inbound(const struct endpoint *at, u64 netns, const struct address *from)
+VERIFIED_ONCE bool bypasses_inbound(const struct endpoint *at, u64 netns, const struct address *from)
 {
-	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = IPPROTO_TCP };
-	struct identity client;
+	struct frontend_key key = { .protocol = IPPROTO_TCP };
+	struct identity client = {};
 	u32 *generation, zero = 0;
 
+	if (!at || !from)
+		return false;
+	key.address = at->address;
+	key.port = at->port;
 	if (!(bypass_at(&key) & BYPASS_INBOUND))
 		return false;
 	generation = bpf_map_lookup_elem(&current, &zero);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "arming.h"
+#include "once.h"
 #include "stable_read.h"
 #include "events.h"
 
@@ -17,11 +18,14 @@ static __always_inline bool is_node_address(const struct address *address, u64 n
 }
 
 /* The Service that is reached at `to`; false if there is none. */
-static __always_inline bool find_frontend(const struct endpoint *to, u8 protocol, u64 netns, struct frontend *frontend)
+VERIFIED_ONCE bool find_frontend(const struct endpoint *to, u8 protocol, u64 netns, struct frontend *frontend)
 {
-	struct frontend_key key = {
-		.address = to->address, .port = to->port, .protocol = protocol, .scope = SCOPE_ADDRESS,
-	};
+	struct frontend_key key = { .protocol = protocol, .scope = SCOPE_ADDRESS };
+
+	if (!to || !frontend)
+		return false;
+	key.address = to->address;
+	key.port = to->port;
 
 	if (READ_ENTRY(&frontends, &key, frontend))
 		return true;
@@ -99,11 +103,15 @@ static __always_inline u32 choose_again(const struct frontend *frontend, u64 cli
 }
 
 /* The index of a backend; 0 if there is none. No backend has index 0. */
-static __always_inline u32 backend_for(const struct frontend *frontend, u64 client)
+VERIFIED_ONCE u32 backend_for(const struct frontend *frontend, u64 client)
 {
-	struct service_counters *counters = bpf_map_lookup_elem(&service_counters, &frontend->service);
-	u32 backend = frontend->affinity_seconds ? choose_again(frontend, client) : 0;
+	struct service_counters *counters;
+	u32 backend;
 
+	if (!frontend)
+		return 0;
+	counters = bpf_map_lookup_elem(&service_counters, &frontend->service);
+	backend = frontend->affinity_seconds ? choose_again(frontend, client) : 0;
 	if (counters) {
 		counters->picks += 1;
 		counters->affinity_hits += backend != 0;

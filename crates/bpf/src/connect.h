@@ -61,25 +61,28 @@ static __always_inline bool tuple_in_use(u64 socket, const struct fixed_port_key
 	return false;
 }
 
-/* A backend for this socket's connection; NULL if there is none. If all tries are in use, the kernel returns EADDRNOTAVAIL. */
-static __always_inline struct backend *backend_to_connect(struct bpf_sock_addr *ctx, const struct frontend *frontend,
-							  u32 *index)
+/* A backend for this socket's connection; 0 if there is none. If all tries are in use, the kernel returns EADDRNOTAVAIL. */
+VERIFIED_ONCE u32 backend_to_connect(struct bpf_sock_addr *ctx, const struct frontend *frontend)
 {
 	u64 netns = bpf_get_netns_cookie(ctx), socket = bpf_get_socket_cookie(ctx);
 	struct fixed_port_key key = { .netns = netns, .port = fixed_port(ctx), .protocol = protocol_of(ctx) };
-	struct backend *backend = NULL;
+	u32 index = 0;
 
 	for (int i = 0; i < TRIES; i++) {
-		*index = backend_for(frontend, netns);
-		backend = *index ? bpf_map_lookup_elem(&backends, index) : NULL;
-		if (!backend || !key.port)
-			return backend;
+		struct backend *backend;
+
+		index = backend_for(frontend, netns);
+		if (!index || !key.port)
+			return index;
+		backend = bpf_map_lookup_elem(&backends, &index);
+		if (!backend)
+			return 0;
 		key.peer = backend->endpoint;
 		if (!tuple_in_use(socket, &key))
-			return backend;
+			return index;
 		count(REASON_TUPLE_IN_USE);
 	}
-	return backend;
+	return index;
 }
 
 /* Stores in the socket what the connection was translated to. */
@@ -104,10 +107,10 @@ static __always_inline void remember_connect(struct bpf_sock_addr *ctx, const st
 }
 
 /* Frees the tuple of a connection that will not be made. */
-static __always_inline void give_back_tuple(struct bpf_sock_addr *ctx, const struct backend *backend)
+static __always_inline void give_back_tuple(struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	struct fixed_port_key key = {
-		.netns = bpf_get_netns_cookie(ctx), .peer = backend->endpoint, .port = fixed_port(ctx),
+		.netns = bpf_get_netns_cookie(ctx), .peer = *peer, .port = fixed_port(ctx),
 		.protocol = protocol_of(ctx),
 	};
 
@@ -125,37 +128,43 @@ static __always_inline void end_earlier(struct bpf_sock_addr *ctx)
 }
 
 /*
- * A backend for the socket. NULL: there is none, or policy forbids it; the call's error is then set. A refused datagram socket
+ * A backend for the socket. 0: there is none, or policy forbids it; the call's error is then set. A refused datagram socket
  * keeps its present peer. A stream socket's previous tuple is freed first, so that the new choice can use it.
  */
-static __always_inline struct backend *backend_or_error(struct bpf_sock_addr *ctx, const struct frontend *frontend,
-							const struct endpoint *to, u32 *index)
+static __always_inline u32 backend_or_error(struct bpf_sock_addr *ctx, const struct frontend *frontend,
+					    const struct endpoint *to)
 {
 	struct backend *backend;
+	struct endpoint peer;
+	u32 index;
 
 	if (protocol_of(ctx) == IPPROTO_TCP)
 		end_earlier(ctx);
-	backend = backend_to_connect(ctx, frontend, index);
-	if (!backend) {
+	index = backend_to_connect(ctx, frontend);
+	backend = bpf_map_lookup_elem(&backends, &index);
+	if (!backend || !index) {
 		emit_event(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
 		bpf_set_retval(-ECONNREFUSED);
-		return NULL;
+		return 0;
 	}
-	if (is_forbidden(ctx, &backend->endpoint)) {
-		give_back_tuple(ctx, backend);
-		return NULL;
-	}
-	return backend;
+	peer = backend->endpoint;
+	if (!is_forbidden(ctx, &peer))
+		return index;
+	give_back_tuple(ctx, &peer);
+	return 0;
 }
 
 /* Changes `to` into a backend's address if `to` is a Service's. Returns the program's verdict, ALLOW or DENY. */
-static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
+VERIFIED_ONCE int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct frontend frontend;
+	struct frontend frontend = {};
 	struct backend *backend;
-	bool is_service = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend);
+	bool is_service;
 	u32 index;
 
+	if (!to)
+		return DENY;
+	is_service = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend);
 	/* Refusals come before end_earlier(): a refused datagram socket keeps its present peer. */
 	if (is_service && !frontend.count)
 		return refuse(ctx, &frontend, to);
@@ -165,7 +174,8 @@ static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint
 		end_earlier(ctx);
 		return ALLOW;
 	}
-	backend = backend_or_error(ctx, &frontend, to, &index);
+	index = backend_or_error(ctx, &frontend, to);
+	backend = index ? bpf_map_lookup_elem(&backends, &index) : NULL;
 	if (!backend)
 		return DENY;
 	end_earlier(ctx);

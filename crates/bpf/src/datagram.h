@@ -124,16 +124,21 @@ static __always_inline struct translation *own_service(struct bpf_sock_addr *ctx
 	return is_connected_to(ctx, &translation->backend) && still_serves(translation) ? translation : NULL;
 }
 
-static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *to)
+VERIFIED_ONCE int send_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct frontend frontend;
-	bool is_service = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend);
-	struct flow_key forward = { .socket = bpf_get_socket_cookie(ctx), .peer = *to };
-	struct translation *own = own_service(ctx, to);
+	struct flow_key forward = { .socket = bpf_get_socket_cookie(ctx) };
+	struct frontend frontend = {};
+	struct translation *own;
 	struct backend *backend;
+	struct endpoint peer;
 	u32 index;
-	bool fresh;
+	bool is_service, fresh;
 
+	if (!to)
+		return DENY;
+	is_service = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend);
+	forward.peer = *to;
+	own = own_service(ctx, to);
 	if (own) {
 		*to = own->backend;
 		return ALLOW;
@@ -157,7 +162,8 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		bpf_set_retval(-ECONNREFUSED);
 		return DENY;
 	}
-	if (is_forbidden(ctx, &backend->endpoint))
+	peer = backend->endpoint;
+	if (is_forbidden(ctx, &peer))
 		return DENY;
 	if (fresh) {
 		count(REASON_TRANSLATED);

@@ -26,7 +26,7 @@ static __always_inline bool is_barred(struct bpf_sock_addr *ctx, const struct en
 static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
 	enum redirect redirect = NOT_REDIRECTED;
-	struct pod pod;
+	struct pod pod = {};
 
 	if (is_barred(ctx, to))
 		return DENY;
@@ -45,7 +45,7 @@ static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoin
 static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to, struct address *from)
 {
 	enum redirect redirect = NOT_REDIRECTED;
-	struct pod pod;
+	struct pod pod = {};
 
 	if (is_barred(ctx, to))
 		return DENY;

@@ -4,6 +4,7 @@
 
 #include "policy_maps.h"
 #include "events.h"
+#include "once.h"
 
 /* What policies are evaluated for: the pod's end, and the other one. */
 struct asked {
@@ -29,7 +30,7 @@ static __always_inline void ask_by_protocol(struct asked *asked, u8 protocol)
 /* Fills in the peer's identity. `kind` is the kind of the peer's address. */
 static __always_inline void identify(struct asked *asked, const struct policed *pod, u8 kind)
 {
-	struct identity peer;
+	struct identity peer = {};
 
 	if (identity_of(pod->generation, &asked->peer.address, &peer))
 		asked->identity = peer.number;
@@ -119,10 +120,12 @@ static __always_inline bool is_conversation(u64 netns, const struct conversation
  * SAYS_DENY, with or without SAYS_DROP; DRY_DENY if only policies in dry run deny; 0 if allowed. Not inlined: the function is
  * called twice, and inlined its stack would be needed twice.
  */
-static __noinline u32 verdict_of(const struct policed *pod, const struct asked *asked, u32 defaults)
+VERIFIED_ONCE u32 verdict_of(const struct policed *pod, const struct asked *asked, u32 defaults)
 {
 	u32 said;
 
+	if (!pod || !asked)
+		return SAYS_DENY;
 	if (!(defaults & ISOLATED))
 		return 0;
 	said = said_by_rules(pod, asked, defaults);
@@ -159,16 +162,21 @@ static __always_inline bool is_answer(const struct policed *pod, struct asked *a
 }
 
 /* The verdict of `verdict_of`, except that an answer to an allowed datagram is allowed. */
-static __always_inline u32 evaluate(const struct policed *pod, struct asked *asked, u16 own_port)
+VERIFIED_ONCE u32 evaluate(const struct policed *pod, struct asked *asked, u16 own_port)
 {
-	bool is_ingress = asked->direction == INGRESS;
-	/* Both are read: indexing by a variable is pointer arithmetic for which the verifier demands CAP_PERFMON. */
 	const volatile struct policed *its = pod;
-	u32 out = its->defaults[EGRESS], into = its->defaults[INGRESS];
-	u32 defaults = is_ingress ? into : out, others = is_ingress ? out : into;
-	bool is_datagram = asked->protocol == IPPROTO_UDP ? own_port != 0 : asked->protocol == PROTOCOL_OTHER;
-	u32 verdict = verdict_of(pod, asked, defaults);
+	u32 out, into, defaults, others, verdict;
+	bool is_datagram;
 
+	if (!its || !asked)
+		return SAYS_DENY;
+	/* Both are read: indexing by a variable is pointer arithmetic for which the verifier demands CAP_PERFMON. */
+	out = its->defaults[EGRESS];
+	into = its->defaults[INGRESS];
+	defaults = asked->direction == INGRESS ? into : out;
+	others = asked->direction == INGRESS ? out : into;
+	is_datagram = asked->protocol == IPPROTO_UDP ? own_port != 0 : asked->protocol == PROTOCOL_OTHER;
+	verdict = verdict_of(pod, asked, defaults);
 	if (verdict && is_datagram && is_answer(pod, asked, others, own_port))
 		return 0;
 	if (!(verdict & SAYS_DENY) && is_datagram && others & ISOLATED) {

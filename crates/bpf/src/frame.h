@@ -11,20 +11,13 @@
 #include <bpf/bpf_endian.h>
 #include <linux/if_ether.h>
 
+#include "ip.h"
 #include "taken.h"
 
-#define IPV4_HEADER 20
-#define IPV6_HEADER 40
 #define TAGS 4	  /* VLAN tags that are read */
 #define HEADERS 8 /* extension headers that are read */
 
-#define HEADER_HOPS 0
-#define HEADER_ROUTING 43
-#define HEADER_FRAGMENT 44
-#define HEADER_DESTINATION 60
 #define PROTOCOL_TCP 6
-#define PROTOCOL_ICMP 1
-#define PROTOCOL_ICMPV6 58
 #define PROTOCOL_NONE 59 /* also stands for fragments after the first */
 
 #define ETHERTYPE_8021Q 0x8100
@@ -73,63 +66,37 @@ static __always_inline enum reading read_tags(struct xdp_md *ctx, struct positio
 static __always_inline enum reading read_ipv4(struct xdp_md *ctx, struct position *position, struct address *from,
 						struct address *to)
 {
-	struct {
-		u8 length;
-		u8 before[5];
-		u16 fragment;
-		u8 lifetime;
-		u8 protocol;
-		u16 checksum;
-		u32 from;
-		u32 to;
-	} header;
+	struct ipv4_header header;
 
 	if (!LOAD(ctx, position->at, header) || header.length >> 4 != 4 || (header.length & 15) < 5)
 		return OTHER;
 	address_set_v4(from, header.from);
 	address_set_v4(to, header.to);
-	position->at += (header.length & 15) * 4;
-	position->protocol = header.fragment & bpf_htons(0x1fff) ? PROTOCOL_NONE : header.protocol;
+	position->at += ipv4_header_size(&header);
+	position->protocol = header.fragment & IPV4_LATER_FRAGMENT ? PROTOCOL_NONE : header.protocol;
 	return READ;
-}
-
-static __always_inline bool is_extension(u32 protocol)
-{
-	return protocol == HEADER_HOPS || protocol == HEADER_ROUTING || protocol == HEADER_FRAGMENT ||
-	       protocol == HEADER_DESTINATION;
 }
 
 static __always_inline enum reading read_extensions(struct xdp_md *ctx, struct position *position)
 {
-	for (int i = 0; i < HEADERS && is_extension(position->protocol); i++) {
-		struct {
-			u8 next;
-			u8 length;
-			u16 fragment;
-		} header;
-		bool is_fragment = position->protocol == HEADER_FRAGMENT;
+	for (int i = 0; i < HEADERS && is_ipv6_extension(position->protocol); i++) {
+		u32 protocol = position->protocol;
+		struct ipv6_extension header;
 
 		if (!LOAD(ctx, position->at, header))
 			return OTHER;
-		position->at += is_fragment ? 8 : (header.length + 1) * 8;
+		position->at += ipv6_extension_size(protocol, &header);
 		position->protocol = header.next;
-		if (is_fragment && header.fragment & bpf_htons(0xfff8))
+		if (is_later_fragment(protocol, &header))
 			position->protocol = PROTOCOL_NONE;
 	}
-	return is_extension(position->protocol) ? TOO_DEEP : READ;
+	return is_ipv6_extension(position->protocol) ? TOO_DEEP : READ;
 }
 
 static __always_inline enum reading read_ipv6(struct xdp_md *ctx, struct position *position, struct address *from,
 						struct address *to)
 {
-	struct {
-		u8 version;
-		u8 before[5];
-		u8 next;
-		u8 hops;
-		struct address from;
-		struct address to;
-	} header;
+	struct ipv6_header header;
 
 	if (!LOAD(ctx, position->at, header) || header.version >> 4 != 6)
 		return OTHER;

@@ -21,8 +21,9 @@ int inbound(struct bpf_sk_lookup *ctx)
 	const volatile struct bpf_sk_lookup *syn = ctx;
 	struct endpoint at = {};
 	struct address from;
-	struct pod pod;
+	struct pod pod = {};
 	u32 verdict;
+	int role;
 
 	verdict = evaluate_arrival(ctx, netns);
 	if (verdict)
@@ -36,14 +37,8 @@ int inbound(struct bpf_sk_lookup *ctx)
 		return from_inside(ctx, &pod, &from);
 	at.address = ADDRESS_IN(syn, local);
 	at.port = __builtin_bswap16((u16)syn->local_port);
-	switch (role_of(ctx, &pod, &at.address)) {
-	case ROLE_OUTBOUND:
-		return give_to(ctx, &pod, ROLE_OUTBOUND);
-	case ROLE_INBOUND:
-		if (bypasses_inbound(&at, netns, &from))
-			return SK_PASS;
-		return give_to(ctx, &pod, ROLE_INBOUND);
-	default:
+	role = role_of(ctx, &pod, &at.address);
+	if (role == NO_ROLE || (role == ROLE_INBOUND && bypasses_inbound(&at, netns, &from)))
 		return SK_PASS;
-	}
+	return yes_or_no(give_to(ctx, pod.flags, role)) ? SK_PASS : SK_DROP;
 }

@@ -21,7 +21,7 @@ static __always_inline int role_of(const struct bpf_sk_lookup *ctx, const struct
 }
 
 /* Gives the connection to the first of the proxy's listeners that can take it; the kernel balances within a reuseport group. */
-static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *pod, u32 role)
+VERIFIED_ONCE int give_to(struct bpf_sk_lookup *ctx, u32 pod_flags, u32 role)
 {
 	struct listener_key key = { .netns = netns, .role = role };
 
@@ -41,7 +41,7 @@ static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *
 			return SK_PASS;
 	}
 	count(REASON_WITHOUT_PROXY);
-	return pod->flags & POD_PASS_WITHOUT_PROXY ? SK_PASS : SK_DROP;
+	return pod_flags & POD_PASS_WITHOUT_PROXY ? SK_PASS : SK_DROP;
 }
 
 /*

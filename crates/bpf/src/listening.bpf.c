@@ -32,13 +32,13 @@ int find_listeners(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *common = ctx->sk_common;
 	struct listener_key key = {};
-	struct pod pod;
+	struct pod pod = {};
 	u16 port;
 
 	if (!common || common->skc_state != TCP_LISTEN)
 		return 0;
 	key.netns = common->skc_net.net->net_cookie;
-	if (!READ_ENTRY(&pods, &key.netns, &pod))
+	if (!read_pod(key.netns, &pod))
 		return 0;
 	port = common->skc_num;
 	if (port != pod.outbound_port && port != pod.inbound_port)

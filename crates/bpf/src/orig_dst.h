@@ -194,7 +194,7 @@ static __always_inline bool is_redirected(const struct bpf_sockopt *ctx, const s
 static __always_inline bool find_original(struct bpf_sockopt *ctx, struct endpoint *at)
 {
 	struct captured *captured = ctx->sk ? bpf_sk_storage_get(&captures, ctx->sk, NULL, 0) : NULL;
-	struct pod pod;
+	struct pod pod = {};
 	u64 netns;
 
 	if (captured && captured->accepted) {
@@ -203,7 +203,7 @@ static __always_inline bool find_original(struct bpf_sockopt *ctx, struct endpoi
 	}
 	netns = bpf_get_netns_cookie(ctx);
 	/* If the pod is not captured any more, a connection that the proxy took just before still has its own entry, above. */
-	if (!ctx->sk || !READ_ENTRY(&pods, &netns, &pod) || !is_proxy(&pod))
+	if (!ctx->sk || !read_pod(netns, &pod) || !is_proxy(&pod))
 		return false;
 	*at = own_address(ctx);
 	return !is_redirected(ctx, &pod, at);

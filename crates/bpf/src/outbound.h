@@ -97,12 +97,12 @@ static __always_inline enum out_target by_destination(const struct pod *pod, con
 	return TARGET_DIRECT;
 }
 
-static __always_inline enum out_target target_of(const struct pod *pod, const struct outgoing *out)
+VERIFIED_ONCE enum out_target target_of(const struct pod *pod, const struct outgoing *out)
 {
 	bool listed;
 	enum out_target target;
 
-	if (out->is_excluded || in_set(pod->rules, KIND_EXCLUDED_PORT, out->port))
+	if (!pod || !out || out->is_excluded || in_set(pod->rules, KIND_EXCLUDED_PORT, out->port))
 		return TARGET_DIRECT;
 	if (out->is_lo && is_passthrough_source(&out->source))
 		return TARGET_DIRECT;

@@ -9,6 +9,7 @@
 #include <linux/if_ether.h>
 
 #include "arming.h"
+#include "ip.h"
 #include "kernel.h"
 #include "policy_maps.h"
 
@@ -18,14 +19,8 @@
 #define LOOPBACK_DEVICE 1 /* ifindex of lo in every namespace */
 #define PACKET_LOOPBACK 5 /* pkt_type of multicast and broadcast that is looped back to the sender's host */
 
-#define IPV4_HEADER 20
-#define IPV6_HEADER 40
 #define HEADERS 6 /* extension headers that are parsed */
 
-#define HEADER_HOPS 0
-#define HEADER_ROUTING 43
-#define HEADER_FRAGMENT 44
-#define HEADER_DESTINATION 60
 #define ICMP_ECHO 8
 #define ICMP_TIMESTAMP 13
 #define ICMP_ADDRESS 17
@@ -37,8 +32,6 @@
 
 #define SOCK_RAW 3
 #define PROTOCOL_IGMP 2
-#define PROTOCOL_ICMP 1
-#define PROTOCOL_ICMPV6 58
 
 #define OPTION_END 0
 #define OPTION_NOTHING 1
@@ -173,25 +166,16 @@ static __noinline bool has_route_option(struct __sk_buff *skb, u32 end)
 
 static __always_inline bool read_ipv4(struct __sk_buff *skb, struct packet *packet)
 {
-	struct {
-		u8 length;
-		u8 before[5];
-		u16 fragment;
-		u8 lifetime;
-		u8 protocol;
-		u16 checksum;
-		u32 from;
-		u32 to;
-	} header;
+	struct ipv4_header header;
 
 	if (bpf_skb_load_bytes(skb, 0, &header, sizeof(header)))
 		return false;
 	address_set_v4(&packet->from, header.from);
 	address_set_v4(&packet->to, header.to);
-	packet->transport = (header.length & 15) * 4;
+	packet->transport = ipv4_header_size(&header);
 	packet->protocol = header.protocol;
 	packet->is_routed = packet->transport > IPV4_HEADER && has_route_option(skb, packet->transport);
-	if (header.fragment & bpf_htons(0x1fff)) /* not the first fragment */
+	if (header.fragment & IPV4_LATER_FRAGMENT)
 		packet->protocol = PROTOCOL_OTHER;
 	else
 		read_transport(skb, packet, false);
@@ -202,27 +186,17 @@ static __always_inline bool read_ipv4(struct __sk_buff *skb, struct packet *pack
 static __noinline bool read_extensions(struct __sk_buff *skb, struct packet *packet)
 {
 	for (int i = 0; i <= HEADERS; i++) {
-		struct {
-			u8 next;
-			u8 length;
-			u16 fragment;
-		} header;
+		struct ipv6_extension header;
 		u32 size;
 
-		switch (packet->protocol) {
-		case HEADER_ROUTING:
-			packet->is_routed = true;
-		case HEADER_HOPS:
-		case HEADER_FRAGMENT:
-		case HEADER_DESTINATION:
-			break;
-		default:
+		if (!is_ipv6_extension(packet->protocol))
 			return true;
-		}
+		if (packet->protocol == HEADER_ROUTING)
+			packet->is_routed = true;
 		if (bpf_skb_load_bytes(skb, packet->transport, &header, sizeof(header)))
 			return false;
-		size = packet->protocol == HEADER_FRAGMENT ? 8 : (header.length + 1) * 8;
-		if (packet->protocol == HEADER_FRAGMENT && header.fragment & bpf_htons(0xfff8)) {
+		size = ipv6_extension_size(packet->protocol, &header);
+		if (is_later_fragment(packet->protocol, &header)) {
 			packet->protocol = PROTOCOL_OTHER;
 			return true;
 		}
@@ -234,13 +208,7 @@ static __noinline bool read_extensions(struct __sk_buff *skb, struct packet *pac
 
 static __always_inline bool read_ipv6(struct __sk_buff *skb, struct packet *packet)
 {
-	struct {
-		u8 before[6];
-		u8 next;
-		u8 hops;
-		struct address from;
-		struct address to;
-	} header;
+	struct ipv6_header header;
 
 	if (bpf_skb_load_bytes(skb, 0, &header, sizeof(header)))
 		return false;

@@ -58,7 +58,7 @@ static __always_inline int evaluate_received(u64 netns, const struct packet *pac
 		.netns = netns, .peer = { .address = packet->from, .port = packet->from_port },
 		.port = bpf_ntohs(packet->to_port), .direction = INGRESS,
 	};
-	struct policed pod;
+	struct policed pod = {};
 	u32 verdict;
 
 	if (!READ_ENTRY(&policed_pods, &netns, &pod))

@@ -36,7 +36,7 @@ static __always_inline int evaluate_sent(u64 netns, const struct packet *packet)
 		.netns = netns, .peer = { .address = packet->to, .port = packet->to_port },
 		.port = bpf_ntohs(packet->to_port), .direction = EGRESS,
 	};
-	struct policed pod;
+	struct policed pod = {};
 	u32 verdict;
 
 	if (!READ_ENTRY(&policed_pods, &netns, &pod))

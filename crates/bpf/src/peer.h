@@ -49,7 +49,7 @@ static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpo
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *from };
-	struct frontend frontend;
+	struct frontend frontend = {};
 	struct reply reply;
 
 	if (translation && translation->connected && is_connected_to(ctx, &translation->backend))

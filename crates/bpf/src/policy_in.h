@@ -30,11 +30,11 @@ static __always_inline bool is_from_own(u64 netns, u32 interface, const struct a
 }
 
 /* SAYS_DENY, with or without SAYS_DROP, or 0. */
-static __always_inline u32 evaluate_arrival(const struct bpf_sk_lookup *ctx, u64 netns)
+VERIFIED_ONCE u32 evaluate_arrival(struct bpf_sk_lookup *ctx, u64 netns)
 {
 	const volatile struct bpf_sk_lookup *packet = ctx;
 	struct asked asked = { .netns = netns, .direction = INGRESS };
-	struct policed pod;
+	struct policed pod = {};
 	u32 verdict;
 
 	if (!READ_ENTRY(&policed_pods, &netns, &pod))

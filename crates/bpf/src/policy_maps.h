@@ -2,6 +2,7 @@
 /* The maps of policy. */
 #pragma once
 
+#include "once.h"
 #include "policy.h"
 #include "stable_read.h"
 
@@ -69,18 +70,24 @@ struct {
 	__array(values, struct pod_conversations);
 } conversations SEC(".maps");
 
-static __always_inline u8 address_kind(u64 netns, const struct address *address)
+VERIFIED_ONCE u8 address_kind(u64 netns, const struct address *address)
 {
-	struct own_key key = { .netns = netns, .address = *address };
+	struct own_key key = { .netns = netns };
 	u8 kind;
 
+	if (!address)
+		return ADDRESS_OF_OTHERS;
+	key.address = *address;
 	return READ_ENTRY(&own_addresses, &key, &kind) ? kind : ADDRESS_OF_OTHERS;
 }
 
 /* The identity that has the address; false if unknown. */
-static __always_inline bool identity_of(u32 generation, const struct address *address, struct identity *identity)
+VERIFIED_ONCE bool identity_of(u32 generation, const struct address *address, struct identity *identity)
 {
-	struct identity_key key = { .generation = generation, .address = *address };
+	struct identity_key key = { .generation = generation };
 
+	if (!address || !identity)
+		return false;
+	key.address = *address;
 	return READ_ENTRY(&identities, &key, identity);
 }

@@ -16,18 +16,18 @@ static __always_inline bool is_own_host(const struct address *to)
 }
 
 /* 0, or the negative errno with which the call is refused. Not inlined: there are several callers. */
-static __noinline int evaluate_call(struct bpf_sock_addr *ctx, const struct endpoint *to)
+VERIFIED_ONCE int evaluate_call(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
 	u64 netns = bpf_get_netns_cookie(ctx);
-	struct asked asked = {
-		.netns = netns, .peer = *to, .port = __builtin_bswap16(to->port), .direction = EGRESS,
-	};
-	struct policed pod;
+	struct asked asked = { .netns = netns, .direction = EGRESS };
+	struct policed pod = {};
 	u32 verdict;
 	u8 kind;
 
-	if (!READ_ENTRY(&policed_pods, &netns, &pod))
+	if (!to || !READ_ENTRY(&policed_pods, &netns, &pod))
 		return 0;
+	asked.peer = *to;
+	asked.port = __builtin_bswap16(to->port);
 	ask_by_protocol(&asked, protocol_of(ctx));
 	if (has_source_route(ctx)) {
 		emit_event(REASON_SOURCE_ROUTED, netns, asked.protocol, to, 0);

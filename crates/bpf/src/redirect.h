@@ -86,11 +86,13 @@ static __always_inline void set_loopback(struct endpoint *at, bool v4, u16 port)
 }
 
 /* Binds the source address that suits the dialled destination, for the proxy to see: connect() would choose a loopback address. */
-static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct address *source)
+VERIFIED_ONCE int bind_source(struct bpf_sock_addr *ctx, const struct address *source)
 {
 	struct sockaddr_in6 at6 = { .sin6_family = AF_INET6 };
 	struct sockaddr_in at4 = { .sin_family = AF_INET };
 
+	if (!source)
+		return -EADDRNOTAVAIL;
 	if (ctx->sk->family == AF_INET) {
 		at4.sin_addr.s_addr = source->word[3];
 		return bpf_bind(ctx, (struct sockaddr *)&at4, sizeof(at4));
@@ -100,13 +102,15 @@ static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct a
 }
 
 /* Whether the proxy listens at this address as well. */
-static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct pod *pod, const struct endpoint *at)
+VERIFIED_ONCE bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct pod *pod, const struct endpoint *at)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *listener;
 	bool is_its = true;
 	u32 size;
 
+	if (!pod || !at)
+		return false;
 	if (address_is_v4(&at->address)) {
 		tuple.ipv4.saddr = tuple.ipv4.daddr = at->address.word[3];
 		tuple.ipv4.dport = at->port;
@@ -242,14 +246,17 @@ static __always_inline bool is_for_proxy_itself(const struct pod *pod, const str
 }
 
 /* Changes `to` into the proxy's address if the rules of the caller's pod say so. */
-static __always_inline enum redirect redirect_connect(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to)
+VERIFIED_ONCE enum redirect redirect_connect(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to)
 {
 	struct captured *before = bpf_sk_storage_get(&captures, ctx->sk, NULL, 0), *captured;
-	struct outgoing out = { .to = *to };
 	struct endpoint proxy = {};
+	struct outgoing out = {};
 	struct route *route;
 	enum out_target target;
 
+	if (!pod || !to)
+		return REFUSED;
+	out.to = *to;
 	/* While programs move between cgroups, a process can be in both the old and the new one, and this hook runs twice. */
 	if (before && before->fresh && endpoint_equal(&before->proxy, to))
 		return REDIRECTED;
@@ -286,13 +293,16 @@ static __always_inline enum redirect redirect_connect(struct bpf_sock_addr *ctx,
  * Redirects a datagram to the pod's DNS proxy. The answer will carry the address of the server that was asked. `from` is set to
  * the source that the proxy is to see, if the program has bound none.
  */
-static __always_inline enum redirect redirect_datagram(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to,
-						      struct address *from)
+VERIFIED_ONCE enum redirect redirect_datagram(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to,
+					      struct address *from)
 {
-	struct outgoing out = { .to = *to };
 	struct endpoint proxy = {};
+	struct outgoing out = {};
 	struct route *route;
 
+	if (!pod || !to || !from)
+		return REFUSED;
+	out.to = *to;
 	if (to->port != __builtin_bswap16(DNS_PORT) || ask_rules(ctx, pod, &out, &route) != TARGET_DNS)
 		return NOT_REDIRECTED;
 	if (route_error(route, &out, TARGET_DNS))

@@ -3,14 +3,21 @@
 #pragma once
 
 #include "capture_maps.h"
+#include "once.h"
 #include "stable_read.h"
 
 #define LOOPBACK_INTERFACE 1
 
+/* The pod with this namespace. False: it has no rules. */
+VERIFIED_ONCE bool read_pod(u64 netns, struct pod *pod)
+{
+	return pod && READ_ENTRY(&pods, &netns, pod);
+}
+
 /* The captured pod with this namespace; false if there is none, or it is inert. */
 static __always_inline bool captured_pod(u64 netns, struct pod *pod)
 {
-	return READ_ENTRY(&pods, &netns, pod) && !(pod->flags & POD_INERT);
+	return read_pod(netns, pod) && !(pod->flags & POD_INERT);
 }
 
 static __always_inline bool in_set(u32 owner, u32 kind, u32 number)

@@ -29,7 +29,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 	int hook##family(struct bpf_sock_addr *ctx)               \
 	{                                                         \
 		struct endpoint address = load##family(ctx);      \
-		int verdict = work(ctx, &address);                \
+		int verdict = yes_or_no(work(ctx, &address));     \
 								  \
 		store##family(ctx, &address);                     \
 		return verdict;                                   \
@@ -47,7 +47,7 @@ int sendmsg4(struct bpf_sock_addr *ctx)
 {
 	struct endpoint to = load4(ctx);
 	struct address from = {};
-	int verdict = send_out(ctx, &to, &from);
+	int verdict = yes_or_no(send_out(ctx, &to, &from));
 
 	store4(ctx, &to);
 	if (from.word[3])
@@ -60,7 +60,7 @@ int sendmsg6(struct bpf_sock_addr *ctx)
 {
 	struct endpoint to = load6(ctx);
 	struct address from = {};
-	int verdict = send_out(ctx, &to, &from);
+	int verdict = yes_or_no(send_out(ctx, &to, &from));
 
 	store6(ctx, &to);
 	if (from.word[3]) {
@@ -105,7 +105,7 @@ SEC("sockops")
 int connections(struct bpf_sock_ops *ctx)
 {
 	u64 netns;
-	struct pod pod;
+	struct pod pod = {};
 
 	if (watching)
 		watch_life(ctx);
@@ -115,7 +115,7 @@ int connections(struct bpf_sock_ops *ctx)
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
 	netns = bpf_get_netns_cookie(ctx);
-	if (!READ_ENTRY(&pods, &netns, &pod))
+	if (!read_pod(netns, &pod))
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
 		send_orig_dst(ctx, netns);

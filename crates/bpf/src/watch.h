@@ -94,7 +94,7 @@ static __always_inline struct relation *relation_of(const struct relation_key *k
 #define ADD(counter, amount) __sync_fetch_and_add(&(counter), amount)
 
 /* Position of the highest set bit, counted from 1; 0 for 0. */
-static inline u32 bits_of(u64 value)
+VERIFIED_ONCE u32 bits_of(u64 value)
 {
 	u32 bits = 0;
 

@@ -13,11 +13,13 @@
 /* Set at load. If false, the verifier removes all code of this file. */
 const volatile bool watching = false;
 
-static __always_inline u32 number_of(const struct address *address)
+VERIFIED_ONCE u32 number_of(const struct address *address)
 {
 	u32 *generation, zero = 0;
-	struct identity identity;
+	struct identity identity = {};
 
+	if (!address)
+		return IDENTITY_UNKNOWN;
 	generation = bpf_map_lookup_elem(&current, &zero);
 	return generation && identity_of(*generation, address, &identity) ? identity.number : IDENTITY_UNKNOWN;
 }

@@ -33,15 +33,13 @@ pub struct Ending {
     pub peer_ended: bool,
     /// shutdown was called at this end, in either direction: this end expects no answer, or no complete one.
     pub is_shut: bool,
-    /// The peer was found dead while bytes for it were on their way back to the kernel.
-    pub died_unread: bool,
 }
 
 impl Ending {
     /// Whether the kernel would have reset the connection if it had carried all bytes: the peer was killed before it had read
-    /// all bytes of this end. `unread`: number of such bytes in a ring; called only if it matters.
-    pub fn is_reset(self, unread: impl FnOnce() -> u64) -> bool {
-        !self.peer_ended && !self.is_shut && (self.died_unread || unread() > 0)
+    /// all bytes of this end. `died_unread`: as [`crate::Writer::has_died_unread`]; called only if it matters.
+    pub fn is_reset(self, died_unread: impl FnOnce() -> bool) -> bool {
+        !self.peer_ended && !self.is_shut && died_unread()
     }
 }
 
@@ -68,10 +66,9 @@ mod tests {
     #[test]
     fn a_peer_that_died_with_bytes_unread_has_reset_the_connection() {
         let killed = Ending::default();
-        assert!(killed.is_reset(|| 1) && !killed.is_reset(|| 0));
-        assert!(Ending { died_unread: true, ..killed }.is_reset(|| 0), "they are the kernel's by now");
+        assert!(killed.is_reset(|| true) && !killed.is_reset(|| false));
         for said in [Ending { peer_ended: true, ..killed }, Ending { is_shut: true, ..killed }] {
-            assert!(!Ending { died_unread: true, ..said }.is_reset(|| 1), "{said:?}");
+            assert!(!said.is_reset(|| true), "{said:?}");
         }
     }
 }

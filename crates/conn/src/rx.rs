@@ -18,6 +18,17 @@ pub enum Read {
     Copies,
 }
 
+/// What is known of a reset of the connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reset {
+    #[default]
+    Unknown,
+    /// The kernel has reported it, and bytes of the ring come before it.
+    Kept,
+    /// The program knows: it reads nothing more.
+    Told,
+}
+
 /// State of the reading end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rx {
@@ -33,8 +44,7 @@ pub struct Rx {
     drain_to: u64,
     /// The kernel has all bytes that were in a ring, and no stretch follows: the socket may be read without this library.
     is_handed_over: bool,
-    /// The program knows of a reset: it reads nothing more.
-    is_broken_off: bool,
+    reset: Reset,
     /// Bytes of the stream read from the kernel.
     pub kernel: u64,
     /// Bytes taken from the kernel, discarded copies included.
@@ -211,7 +221,7 @@ impl Rx {
     /// The kernel has reported the end of the stream. Bytes that a dead writer left in the ring come first: returns their
     /// number; they are at [`Rx::at`]. The caller reports them with [`Rx::took_rest`].
     pub fn rest(&mut self, half: Half) -> Result<usize, PeerViolation> {
-        if self.is_broken_off {
+        if self.reset == Reset::Told {
             return Ok(0);
         }
         self.end_copies();
@@ -243,6 +253,25 @@ impl Rx {
         self.input.pos += n as u64;
         self.ring += n as u64;
         Ok(Advance::Done)
+    }
+
+    /// The kernel has reported a reset. True: bytes of the ring come before it, and the program learns of it after them.
+    pub fn keeps_reset(&mut self, half: Half) -> bool {
+        let is_kept = matches!(self.next(half), Ok(Read::Ring(1..)));
+        if is_kept {
+            self.reset = Reset::Kept;
+        }
+        is_kept
+    }
+
+    /// The program has read everything: whether it must be told of a reset now. `died_unread`: the peer has died before it had
+    /// read what this end wrote.
+    pub fn is_reset_due(&self, died_unread: impl FnOnce() -> bool) -> bool {
+        match self.reset {
+            Reset::Told => false,
+            Reset::Kept => true,
+            Reset::Unknown => died_unread(),
+        }
     }
 
     /// Records that no ring carries any more, and that the kernel has had all bytes of the last one.

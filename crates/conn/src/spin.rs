@@ -1,4 +1,4 @@
-//! Whether a thread should spin before it sleeps, and for how long, judged by earlier waits in the same place.
+//! Whether a thread should spin before it sleeps, and for how long, decided by earlier waits in the same place.
 //!
 //! A sleep costs both ends time: the waker makes a system call, and the sleeper must get back onto a processor. A spin that is
 //! long enough saves that time and costs processor time. A spin that is too short costs processor time for nothing. So each

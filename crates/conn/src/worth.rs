@@ -21,7 +21,7 @@ pub enum Worth {
     Asking,
 }
 
-/// Judges a connection that the kernel carries. Measures that the threshold does not need are not called.
+/// Decides on a connection that the kernel carries. Measures that the threshold does not need are not called.
 pub fn worth(threshold: Threshold, ops: u32, quick_ops: impl FnOnce() -> u32, bytes: impl FnOnce() -> u64) -> Worth {
     let is_worth_it = match threshold {
         Threshold::Auto => quick_ops() >= QUICK_OPS,

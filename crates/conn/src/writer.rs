@@ -36,6 +36,8 @@ pub struct Writer {
     ended_seen: u32,
     /// Time of the next question to the kernel whether the peer still lives.
     ask_at: u64,
+    /// The peer has died with bytes of this end unread, as far as this end can tell.
+    died_unread: bool,
 }
 
 impl Default for Writer {
@@ -71,7 +73,7 @@ impl Writer {
     /// A direction to which the program has written `pos` bytes, all by kernel.
     pub fn native(pos: u64, flip: Flip) -> Writer {
         let tx = if flip == Flip::NEVER { Tx::native(pos) } else { Tx::native(pos).restless() };
-        Writer { tx, stall: Stall::default(), flip, stretch_from: 0, ended_seen: 0, ask_at: 0 }
+        Writer { tx, stall: Stall::default(), flip, stretch_from: 0, ended_seen: 0, ask_at: 0, died_unread: false }
     }
 
     /// Whether a stretch may begin at the present position, according to the direction's words and the last stalls. After this,
@@ -192,6 +194,18 @@ impl Writer {
         }
         self.stall.spill(self.tx.pos(), self.tx.pos() - self.stretch_from, half.size as u64);
         self.end(half, around, Some(Reason::Stalled)).map(Space::Stalled)
+    }
+
+    /// The peer has ended without a word while bytes of this end are to be sent: it was killed.
+    pub fn note_death(&mut self) {
+        self.died_unread = true;
+    }
+
+    /// Whether the peer, which has ended without a word, has left bytes of this end unread.
+    pub fn has_died_unread(&mut self, half: Half) -> bool {
+        let _ = self.tx.poll(half);
+        let _ = self.tx.heed_deputy(half); // bytes that the peer has sent to itself in this end's place
+        self.died_unread || self.tx.unread() > 0
     }
 
     /// Whether a writer that waits for space may go on, according to the last look.

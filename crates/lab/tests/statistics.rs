@@ -7,7 +7,7 @@ mod samples;
 use indexmap::IndexMap;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use samples::{CONFIDENCE, NOISES, Noise, cell, judge, normal, pairs};
+use samples::{CONFIDENCE, NOISES, Noise, cell, compare_pairs, normal, pairs};
 use sidestep_lab::result::Better;
 use sidestep_lab::stats::{
     Comparison, Interval, Rule, Verdict, box_of, compare, compare_unpaired, fewest, half_width, median_interval,
@@ -19,7 +19,7 @@ fn share(trials: u64, is: impl Fn(u64) -> bool) -> f64 {
 }
 
 fn after(rounds: usize, noise: Noise, ratio: f64, seed: u64) -> Comparison {
-    judge(&pairs(noise, ratio, rounds, &mut ChaCha8Rng::seed_from_u64(seed)))
+    compare_pairs(&pairs(noise, ratio, rounds, &mut ChaCha8Rng::seed_from_u64(seed)))
 }
 
 fn holds(comparison: &Comparison, ratio: f64) -> bool {
@@ -86,14 +86,14 @@ fn it_stops_when_it_is_narrow_enough() {
 fn unpaired_values_are_compared() {
     let trials =
         |count, ratio: f64, rng: &mut ChaCha8Rng| -> Vec<f64> { (0..count).map(|_| ratio * normal(rng)).collect() };
-    let judge = |ratio, seed| {
+    let compare_pairs = |ratio, seed| {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
         compare_unpaired(&trials(12, ratio, rng), &trials(8, 1.0, rng), Better::Lower, CONFIDENCE).unwrap()
     };
-    let none = share(1000, |seed| judge(1.0, seed).verdict == Verdict::NoDifference);
-    let held = share(1000, |seed| holds(&judge(1.25, seed), 1.25));
+    let none = share(1000, |seed| compare_pairs(1.0, seed).verdict == Verdict::NoDifference);
+    let held = share(1000, |seed| holds(&compare_pairs(1.25, seed), 1.25));
     assert!(none >= 95.0 && held >= 95.0, "{none} % {held} %");
-    assert!(share(200, |seed| judge(0.8, seed).verdict == Verdict::Better) == 100.0);
+    assert!(share(200, |seed| compare_pairs(0.8, seed).verdict == Verdict::Better) == 100.0);
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn exchanging_the_two_trials_it_over() {
         let all = pairs(noise, 1.04, 11, &mut ChaCha8Rng::seed_from_u64(3));
         let exchanged: Vec<(f64, f64)> = all.iter().map(|&(own, base)| (base, own)).collect();
         let inverted: Vec<(f64, f64)> = all.iter().map(|(own, base)| (1.0 / own, 1.0 / base)).collect();
-        let one = judge(&all);
-        for other in [judge(&exchanged), judge(&inverted)] {
+        let one = compare_pairs(&all);
+        for other in [compare_pairs(&exchanged), compare_pairs(&inverted)] {
             let (own, other_interval) = (one.interval.unwrap(), other.interval.unwrap());
             assert!((one.ratio * other.ratio - 1.0).abs() < 1e-9);
             assert!(

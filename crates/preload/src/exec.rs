@@ -13,9 +13,9 @@ pub fn prepare() {
         return;
     }
     if thread::in_vfork() {
-        surrender_inherited();
+        drain_inherited_to_kernel();
     } else {
-        surrender(drain::hand_over);
+        each_inherited(drain::hand_over);
         errno::keep(|| wait::epoll::shared::before_exec(survives));
         errno::keep(report::write_some);
     }
@@ -27,11 +27,11 @@ fn survives(fd: i32) -> bool {
 }
 
 /// Moves the connections that another program is about to inherit to the kernel. This program keeps using them.
-pub fn surrender_inherited() {
-    surrender(drain::to_kernel);
+pub fn drain_inherited_to_kernel() {
+    each_inherited(drain::to_kernel);
 }
 
-fn surrender(by: fn(&'static Conn, i32, Reason)) {
+fn each_inherited(by: fn(&'static Conn, i32, Reason)) {
     thread::parts().faults.restore();
     errno::keep(|| {
         let mut any = false;
@@ -45,23 +45,23 @@ fn surrender(by: fn(&'static Conn, i32, Reason)) {
             }
         });
         if any && thread::in_vfork() {
-            surrender_copies();
+            drain_copies_to_kernel();
         }
     });
 }
 
 /// Moves every present and future connection of this process to the kernel. The program bypasses the library from now on.
-pub fn surrender_all(reason: Reason) {
+pub fn drain_all_to_kernel(reason: Reason) {
     attach::stop(reason);
-    surrender_each(drain::hand_over, reason);
+    drain_each_to_kernel(drain::hand_over, reason);
 }
 
 /// Moves every present connection to the kernel.
-pub fn surrender_present(reason: Reason) {
-    surrender_each(drain::to_kernel, reason);
+pub fn drain_present_to_kernel(reason: Reason) {
+    drain_each_to_kernel(drain::to_kernel, reason);
 }
 
-fn surrender_each(by: fn(&'static Conn, i32, Reason), reason: Reason) {
+fn drain_each_to_kernel(by: fn(&'static Conn, i32, Reason), reason: Reason) {
     errno::keep(|| {
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
@@ -77,7 +77,7 @@ pub fn confine() {
     if !settings::active() || thread::in_vfork() {
         return;
     }
-    surrender_all(Reason::Sandbox);
+    drain_all_to_kernel(Reason::Sandbox);
     errno::keep(|| {
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
@@ -92,7 +92,7 @@ pub fn confine() {
 }
 
 /// A vfork child may have duplicated connections to descriptors that are not in our table.
-fn surrender_copies() {
+fn drain_copies_to_kernel() {
     let table = sidestep_sys::process::descriptor_table().unwrap_or(fdsys::LOWEST);
     for fd in (0..table).filter(|fd| survives(*fd) && !matches!(fdtable::get(*fd), Kind::Conn(_))) {
         let Ok(cookie) = tcp::cookie(fd) else { continue };

@@ -32,7 +32,7 @@ pub struct Link {
     /// Connection of each slot, index + 1.
     conns: [AtomicU32; SLOTS],
     /// Slots that were given back, but not yet reported to the broker.
-    owed: [AtomicU64; SLOTS / 64],
+    pending_releases: [AtomicU64; SLOTS / 64],
 }
 
 static TABLE: [Link; LINKS] = [const {
@@ -48,7 +48,7 @@ static TABLE: [Link; LINKS] = [const {
         memory: Reserved::none(),
         peer_bells: [const { AtomicI32::new(-1) }; PLACES],
         conns: [const { AtomicU32::new(0) }; SLOTS],
-        owed: [const { AtomicU64::new(0) }; SLOTS / 64],
+        pending_releases: [const { AtomicU64::new(0) }; SLOTS / 64],
     }
 }; LINKS];
 
@@ -136,7 +136,7 @@ impl Link {
 
     /// Our doorbell for `place`, as this link's peer sees it.
     #[inline]
-    pub fn my_bell(&self, place: u32) -> &Doorbell {
+    pub fn my_doorbell(&self, place: u32) -> &Doorbell {
         &self.area(self.my_side()).doorbells[place as usize % PLACES]
     }
 
@@ -176,19 +176,19 @@ impl Link {
     pub fn release(&self, slot: u32) {
         if !broker::release(self.id(), slot) {
             let slot = slot as usize % SLOTS;
-            self.owed[slot / 64].fetch_or(1 << (slot % 64), AcqRel);
+            self.pending_releases[slot / 64].fetch_or(1 << (slot % 64), AcqRel);
             broker::owe();
         }
     }
 
     /// Reports released slots to the broker. False: some are still to be reported.
-    pub fn tell_owed(&self) -> bool {
+    pub fn report_releases(&self) -> bool {
         let told = |at: usize, bit| broker::release(self.id(), (at * 64) as u32 + bit);
-        self.owed.iter().enumerate().all(|(at, word)| broker::tell_each(word, |bit| told(at, bit)))
+        self.pending_releases.iter().enumerate().all(|(at, word)| broker::tell_each(word, |bit| told(at, bit)))
     }
 
-    pub fn owe_nothing(&self) {
-        self.owed.iter().for_each(|word| word.store(0, Relaxed));
+    pub fn forget_releases(&self) {
+        self.pending_releases.iter().for_each(|word| word.store(0, Relaxed));
     }
 
     /// Process number of the peer, as the broker sees it: only a hint.
@@ -206,7 +206,7 @@ impl Link {
     }
 
     /// The doorbell of the peer's waiter `place` has arrived.
-    pub fn set_peer_bell(&self, place: u32, eventfd: i32) {
+    pub fn set_peer_doorbell(&self, place: u32, eventfd: i32) {
         let place = place as usize % PLACES;
         fdtable::set(eventfd, Kind::Own);
         let old = self.peer_bells[place].swap(eventfd, AcqRel);
@@ -241,7 +241,7 @@ impl Link {
             return;
         }
         // The doorbell has not arrived, or could not be rung. It is armed again, so that the next ring tries again; at the
-        // latest `set_peer_bell` does.
+        // latest `set_peer_doorbell` does.
         doorbell::rearm(&self.area(1 - self.my_side()).doorbells[place]);
         if eventfd < 0 {
             return;
@@ -267,7 +267,7 @@ pub fn remove(index: u32) {
         fdtable::drop_own(bell.swap(-1, AcqRel));
     }
     link.conns.iter().for_each(|c| c.store(0, Relaxed));
-    link.owe_nothing();
+    link.forget_releases();
     link.memory.clear();
 }
 

@@ -224,7 +224,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
         (Some(MsgKind::Link), None) => UNRECEIVED.store(u64::from(msg.link), Relaxed),
         (Some(MsgKind::PeerDoorbell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd))
         {
-            (Some(index), Ok(high)) => link::get(index).set_peer_bell(msg.place, high),
+            (Some(index), Ok(high)) => link::get(index).set_peer_doorbell(msg.place, high),
             (None, Ok(high)) => fd::close(high),
             (_, Err(_)) => {}
         },

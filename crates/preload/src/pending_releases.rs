@@ -18,7 +18,7 @@ pub fn keep(index: u32) {
 #[cold]
 pub fn tell() {
     broker::claim_owes();
-    if !(link::all().all(link::Link::tell_owed) && tell_offers()) {
+    if !(link::all().all(link::Link::report_releases) && tell_offers()) {
         broker::owe();
     }
 }
@@ -39,7 +39,7 @@ fn tell_offers() -> bool {
 /// The broker is gone, so the messages are dropped.
 pub fn cancel() {
     if broker::claim_owes() {
-        link::all().for_each(link::Link::owe_nothing);
+        link::all().for_each(link::Link::forget_releases);
         for (at, word) in OFFERS.iter().enumerate() {
             broker::tell_each(word, |bit| {
                 arena::free((at * 64) as u32 + bit);

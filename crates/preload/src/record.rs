@@ -30,18 +30,12 @@ pub mod flag {
     pub const RX_SHUT: u32 = 1 << 7;
     /// A reason code has been counted.
     pub const REASONED: u32 = 1 << 8;
-    /// A read has reported ECONNRESET.
-    pub const RESET_TOLD: u32 = 1 << 9;
-    /// The peer has died with bytes of ours unread, as far as this process can tell.
-    pub const DIED_UNREAD: u32 = 1 << 10;
     /// The peer sleeps, and ringing its doorbell failed.
-    pub const UNHEARD: u32 = 1 << 11;
+    pub const UNHEARD: u32 = 1 << 9;
     /// TCP_INQ is set: recvmsg(2) reports how many bytes are left to be read.
-    pub const TELLS_UNREAD: u32 = 1 << 12;
+    pub const TELLS_UNREAD: u32 = 1 << 10;
     /// The peer is the stack.
-    pub const STACK: u32 = 1 << 13;
-    /// The kernel has reported a reset, and bytes of the ring come before it.
-    pub const RESET_KEPT: u32 = 1 << 14;
+    pub const STACK: u32 = 1 << 11;
 }
 
 /// Value of a timeout: calls that would block fail at once.

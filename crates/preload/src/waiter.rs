@@ -13,7 +13,7 @@ use sidestep_abi::link::{Doorbell, PLACES};
 use sidestep_ring::{Sleepers, doorbell, side};
 use sidestep_sys::{arch, clock, fd, process};
 
-struct Place {
+struct Waiter {
     doorbell: AtomicI32,
     /// The thread that uses it; 0: an epoll set uses it, or nobody does.
     user: AtomicU32,
@@ -21,8 +21,8 @@ struct Place {
     sleepers: Sleepers,
 }
 
-static PLACE: [Place; PLACES] =
-    [const { Place { doorbell: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
+static WAITERS: [Waiter; PLACES] =
+    [const { Waiter { doorbell: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
 
 /// Debts of a blocking call: it uses a waiter, and sleeps there.
 static LENT: Kind = Kind(|place, _| leave(place));
@@ -36,7 +36,7 @@ static ALWAYS: AtomicI32 = AtomicI32::new(-1);
 
 /// The epoll instance that a thread which waits here sleeps on. -1: none.
 pub fn doorbell(place: u32) -> i32 {
-    PLACE[place as usize].doorbell.load(Acquire)
+    WAITERS[place as usize].doorbell.load(Acquire)
 }
 
 /// Wakes a thread that sleeps here.
@@ -55,7 +55,7 @@ pub fn acquire_for_thread() -> Option<u32> {
 }
 
 fn lend(place: u32) {
-    PLACE[place as usize].user.store(thread::tid(), Relaxed);
+    WAITERS[place as usize].user.store(thread::tid(), Relaxed);
     debts::owe(Debt::new(&LENT, place));
 }
 
@@ -76,7 +76,7 @@ fn leave(place: u32) {
 /// A waiter for an epoll set.
 pub fn acquire() -> Option<u32> {
     let place = claim(|p| doorbell(p) >= 0).or_else(|| claim(|_| true)).or_else(reap)?;
-    PLACE[place as usize].user.store(0, Relaxed);
+    WAITERS[place as usize].user.store(0, Relaxed);
     if doorbell(place) < 0 && !create(place) {
         release(place);
         return None;
@@ -113,13 +113,13 @@ fn reap() -> Option<u32> {
         return None;
     }
     let reaped = (0..PLACES as u32).find(|p| {
-        let user = PLACE[*p as usize].user.load(Acquire);
+        let user = WAITERS[*p as usize].user.load(Acquire);
         user != 0
             && !process::exists(user)
-            && PLACE[*p as usize].user.compare_exchange(user, 0, AcqRel, Relaxed).is_ok()
+            && WAITERS[*p as usize].user.compare_exchange(user, 0, AcqRel, Relaxed).is_ok()
     })?;
     // The thread may have ended in its sleep; nobody else can sleep at its waiter.
-    PLACE[reaped as usize].sleepers.reset();
+    WAITERS[reaped as usize].sleepers.reset();
     Some(reaped)
 }
 
@@ -133,7 +133,7 @@ fn create(place: u32) -> bool {
     }
     fd::hush(new);
     fdtable::set(new, fdtable::Kind::Own);
-    PLACE[place as usize].doorbell.store(new, Release);
+    WAITERS[place as usize].doorbell.store(new, Release);
     broker::announce(place, new);
     broker::settle_soon();
     true
@@ -170,13 +170,13 @@ pub fn announce_all() {
 /// Arms the doorbells: from now on producers ring. The caller must look at everything afterwards.
 pub fn arm(place: u32) {
     debts::owe(Debt::new(&ASLEEP, place));
-    PLACE[place as usize].sleepers.arm(|| bells(place));
+    WAITERS[place as usize].sleepers.arm(|| bells(place));
 }
 
 /// Disarms the doorbells. `listening`: producers go on ringing, as after [`listen`].
 pub fn disarm(place: u32, listening: bool) {
     debts::paid(Debt::new(&ASLEEP, place));
-    if PLACE[place as usize].sleepers.disarm(listening, || bells(place)) {
+    if WAITERS[place as usize].sleepers.disarm(listening, || bells(place)) {
         ring(place);
     }
 }
@@ -188,7 +188,7 @@ pub fn listen(place: u32) {
 
 /// Disarms the doorbells, unless a thread sleeps here.
 pub fn hush(place: u32) {
-    if PLACE[place as usize].sleepers.disarm_if_idle(|| bells(place)) {
+    if WAITERS[place as usize].sleepers.disarm_if_idle(|| bells(place)) {
         ring(place);
     }
 }
@@ -196,7 +196,7 @@ pub fn hush(place: u32) {
 /// A thread that has looked here leaves. Threads that still sleep here must get the next news. `more`: whether some news is
 /// left for them now.
 pub fn pass_on(place: u32, more: impl FnOnce() -> bool) {
-    let sleepers = &PLACE[place as usize].sleepers;
+    let sleepers = &WAITERS[place as usize].sleepers;
     if sleepers.is_any() && (sleepers.stay_armed(|| bells(place)) || more()) {
         ring(place);
     }
@@ -204,12 +204,12 @@ pub fn pass_on(place: u32, more: impl FnOnce() -> bool) {
 
 /// The doorbells of this waiter, one in each link.
 fn bells(place: u32) -> impl Iterator<Item = &'static Doorbell> {
-    link::all().map(move |l| l.my_bell(place))
+    link::all().map(move |l| l.my_doorbell(place))
 }
 
 /// Whether a thread sleeps here.
 pub fn has_sleepers(place: u32) -> bool {
-    PLACE[place as usize].sleepers.is_any()
+    WAITERS[place as usize].sleepers.is_any()
 }
 
 /// Wakes the threads that sleep at these waiters, a bit each.
@@ -230,7 +230,7 @@ pub fn has_news(place: u32) -> bool {
 #[inline]
 pub fn poll_news(place: u32, mut found: impl FnMut(u32)) {
     for l in link::all() {
-        doorbell::poll(l.my_bell(place), |slot| {
+        doorbell::poll(l.my_doorbell(place), |slot| {
             if let Some(conn) = l.conn_at(slot) {
                 found(conn);
             }
@@ -240,7 +240,7 @@ pub fn poll_news(place: u32, mut found: impl FnMut(u32)) {
 
 /// In a forked child: the waiters are the parent's.
 pub fn reset_in_child() {
-    for p in &PLACE {
+    for p in &WAITERS {
         fdtable::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);
         p.sleepers.reset();

@@ -65,7 +65,7 @@ impl Control {
     }
 
     /// Readable when a program has rung.
-    pub fn bell(&self) -> BorrowedFd<'_> {
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 

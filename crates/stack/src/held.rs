@@ -42,7 +42,7 @@ impl Held {
             }
             (Some(Kind::PeerDoorbell), Some(eventfd)) => {
                 if let Some(link) = self.links.get(&msg.link) {
-                    link.set_bell(msg.place as usize, eventfd);
+                    link.set_doorbell(msg.place as usize, eventfd);
                 }
             }
             (Some(Kind::Unlink), None) => drop(self.links.remove(&msg.link)),

@@ -61,7 +61,7 @@ impl Link {
     }
 
     /// The worker's doorbell, which the program rings.
-    pub fn bell(&self) -> &Doorbell {
+    pub fn doorbell(&self) -> &Doorbell {
         &self.memory.side(self.side).doorbells[PLACE as usize]
     }
 
@@ -71,7 +71,7 @@ impl Link {
     }
 
     /// The eventfd of the program's waiter `place` has arrived. The waiter may have missed news, so it is rung once now.
-    pub fn set_bell(&self, place: usize, eventfd: OwnedFd) {
+    pub fn set_doorbell(&self, place: usize, eventfd: OwnedFd) {
         let place = place % PLACES;
         ring(&eventfd);
         self.bells.borrow_mut()[place] = Some(eventfd);

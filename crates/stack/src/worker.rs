@@ -181,14 +181,14 @@ impl Worker {
         if self.hear_broker()? || self.hear_changes()? {
             return Ok(());
         }
-        doorbell::arm(self.links.values().map(|link| link.bell()));
-        if self.links.values().any(|link| doorbell::is_ready(link.bell())) {
+        doorbell::arm(self.links.values().map(|link| link.doorbell()));
+        if self.links.values().any(|link| doorbell::is_ready(link.doorbell())) {
             return Ok(());
         }
         let left = self.timers.next().map(|at| at.saturating_sub(now()));
         let timeout =
             left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
-        let (broker, bell, news) = (self.control.news(), self.control.bell(), self.grace.news());
+        let (broker, bell, news) = (self.control.news(), self.control.doorbell(), self.grace.news());
         let mut fds: Vec<PollFd> = [broker, bell, news, self.custody.news(), self.watch.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .into();
@@ -234,7 +234,7 @@ impl Worker {
     fn hear_programs(&mut self) -> bool {
         let mut found: Vec<u64> = Vec::new();
         for (&link, words) in &self.links {
-            doorbell::poll(words.bell(), |slot| found.extend(self.by_slot.get(&(link, slot))));
+            doorbell::poll(words.doorbell(), |slot| found.extend(self.by_slot.get(&(link, slot))));
         }
         let has_heard = !found.is_empty();
         self.due.extend(found);

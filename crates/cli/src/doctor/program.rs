@@ -78,14 +78,14 @@ fn rights(path: &Path) -> Check {
 
 fn binary(path: &Path) -> Vec<Check> {
     match elf::read(path) {
-        Ok(elf) => judge(&elf),
+        Ok(elf) => checks_of(&elf),
         Err(error) => {
             vec![Check::fails("format", chain(&error).to_string(), "name an ELF program or a script")]
         }
     }
 }
 
-fn judge(elf: &Elf) -> Vec<Check> {
+fn checks_of(elf: &Elf) -> Vec<Check> {
     if let Some(other) = &elf.other_machine {
         return vec![Check::fails(
             "format",

@@ -1,6 +1,6 @@
 //! A reader that permits no further stretch: it leaves the ring, refuses a stretch, or enters the last one ahead of its turn.
 
-use super::{Read, Rx};
+use super::{Read, Reset, Rx};
 use sidestep_abi::link::POSITION;
 use sidestep_ring::{Half, Input, PeerViolation};
 
@@ -16,7 +16,7 @@ impl Rx {
 
     /// The kernel has reported a reset, and the program is told: whatever it has not read is lost, in rings, too.
     pub fn break_off(&mut self, half: Half) -> Result<(), PeerViolation> {
-        self.is_broken_off = true;
+        self.reset = Reset::Told;
         self.leave_ring(half)
     }
 

@@ -85,7 +85,11 @@ fn a_service_and_the_pair_behind_it() {
     assert_eq!((counted.refused, counted.reset, counted.timed_out, counted.failed_otherwise), (0, 0, 0, 0));
     let all = o.watch.read().unwrap();
     assert_eq!(by_service(&all)[&service], counted);
-    assert_eq!(all.len(), 1, "nobody judges or captures the server, so its end does not count: {all:?}");
+    assert_eq!(
+        all.len(),
+        1,
+        "no policy evaluates and no proxy captures the server, so its end does not count: {all:?}"
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn pairs(noise: Noise, ratio: f64, rounds: usize, rng: &mut ChaCha8Rng) -> V
     (0..rounds).map(|round| (level(round) * ratio * noise(rng), level(round) * noise(rng))).collect()
 }
 
-pub fn judge(pairs: &[(f64, f64)]) -> Comparison {
+pub fn compare_pairs(pairs: &[(f64, f64)]) -> Comparison {
     let side = |of: fn(&(f64, f64)) -> f64| -> IndexMap<u32, f64> { (0..).zip(pairs.iter().map(of)).collect() };
     compare(&side(|pair| pair.0), &side(|pair| pair.1), Better::Lower, CONFIDENCE).unwrap()
 }
@@ -40,6 +40,6 @@ pub fn judge(pairs: &[(f64, f64)]) -> Comparison {
 /// A whole cell: rounds until the rule ends it.
 pub fn cell(rule: &Rule, noise: Noise, ratio: f64, seed: u64) -> Comparison {
     let all = pairs(noise, ratio, rule.most_rounds, &mut ChaCha8Rng::seed_from_u64(seed));
-    let mut after = (rule.least_rounds..=rule.most_rounds).map(|rounds| judge(&all[..rounds]));
+    let mut after = (rule.least_rounds..=rule.most_rounds).map(|rounds| compare_pairs(&all[..rounds]));
     after.find(|comparison| rule.enough(&[*comparison])).unwrap()
 }

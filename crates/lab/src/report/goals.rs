@@ -12,20 +12,20 @@ use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum GoalStatus {
     Reached,
     Missed,
     Open,
     NotMeasured,
 }
 
-impl Standing {
+impl GoalStatus {
     pub fn word(self) -> &'static str {
         match self {
-            Standing::Reached => "reached",
-            Standing::Missed => "missed",
-            Standing::Open => "open",
-            Standing::NotMeasured => "not measured",
+            GoalStatus::Reached => "reached",
+            GoalStatus::Missed => "missed",
+            GoalStatus::Open => "open",
+            GoalStatus::NotMeasured => "not measured",
         }
     }
 }
@@ -40,7 +40,7 @@ pub struct Judged<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub what: String,
-    pub standing: Standing,
+    pub standing: GoalStatus,
 }
 
 pub fn goals<'a>(findings: &Findings<'a>) -> Vec<Judged<'a>> {
@@ -93,27 +93,27 @@ fn place(run: &Run, cell: usize, figure: Figure) -> String {
     if title.is_empty() { figure.title().into() } else { format!("{}, {title}", figure.title()) }
 }
 
-fn standing(interval: Option<Interval>, better: Better, limit: f64) -> Standing {
-    let Some(Interval { low, high }) = interval else { return Standing::Open };
+fn standing(interval: Option<Interval>, better: Better, limit: f64) -> GoalStatus {
+    let Some(Interval { low, high }) = interval else { return GoalStatus::Open };
     // If lower is better, the values are negated, so that higher is better.
     let (worst, best) = if better == Better::Lower { (-high, -low) } else { (low, high) };
     let limit = if better == Better::Lower { -limit } else { limit };
     match (worst >= limit, best < limit) {
-        (true, _) => Standing::Reached,
-        (_, true) => Standing::Missed,
-        _ => Standing::Open,
+        (true, _) => GoalStatus::Reached,
+        (_, true) => GoalStatus::Missed,
+        _ => GoalStatus::Open,
     }
 }
 
 impl Judged<'_> {
     /// The worst of its comparisons.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> GoalStatus {
         let any = |standing| self.count(standing) > 0;
-        let order = [Standing::Missed, Standing::Open, Standing::Reached];
-        order.into_iter().find(|&standing| any(standing)).unwrap_or(Standing::NotMeasured)
+        let order = [GoalStatus::Missed, GoalStatus::Open, GoalStatus::Reached];
+        order.into_iter().find(|&standing| any(standing)).unwrap_or(GoalStatus::NotMeasured)
     }
 
-    fn count(&self, standing: Standing) -> usize {
+    fn count(&self, standing: GoalStatus) -> usize {
         self.parts.iter().filter(|part| part.standing == standing).count()
     }
 
@@ -128,7 +128,7 @@ impl Judged<'_> {
     /// The comparisons that did not reach it, the missed ones first.
     pub fn rest(&self) -> impl Iterator<Item = &Part> {
         let of = |standing| self.parts.iter().filter(move |part| part.standing == standing);
-        of(Standing::Missed).chain(of(Standing::Open))
+        of(GoalStatus::Missed).chain(of(GoalStatus::Open))
     }
 }
 
@@ -149,13 +149,13 @@ mod tests {
     fn an_interval_on_both_sides_of_a_limit_tells_nothing() {
         let between = |low, high| Some(Interval { low, high });
         for (interval, better, standing_of_it) in [
-            (between(0.9, 1.03), Better::Lower, Standing::Reached),
-            (between(1.04, 1.2), Better::Lower, Standing::Missed),
-            (between(0.9, 1.2), Better::Lower, Standing::Open),
-            (between(1.03, 1.2), Better::Higher, Standing::Reached),
-            (between(0.8, 1.0), Better::Higher, Standing::Missed),
-            (between(0.8, 1.2), Better::Higher, Standing::Open),
-            (None, Better::Lower, Standing::Open),
+            (between(0.9, 1.03), Better::Lower, GoalStatus::Reached),
+            (between(1.04, 1.2), Better::Lower, GoalStatus::Missed),
+            (between(0.9, 1.2), Better::Lower, GoalStatus::Open),
+            (between(1.03, 1.2), Better::Higher, GoalStatus::Reached),
+            (between(0.8, 1.0), Better::Higher, GoalStatus::Missed),
+            (between(0.8, 1.2), Better::Higher, GoalStatus::Open),
+            (None, Better::Lower, GoalStatus::Open),
         ] {
             assert_eq!(standing(interval, better, 1.03), standing_of_it, "{interval:?}, {better:?}");
         }

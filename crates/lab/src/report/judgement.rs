@@ -1,7 +1,7 @@
 //! The result of a run for programs and documents. The field names are stable.
 
 use super::findings::{Finding, Findings};
-use super::goals::{self, Part, Standing};
+use super::goals::{self, GoalStatus, Part};
 use super::published::ours;
 use crate::result::{Ended, Figure, Machine, Run};
 use crate::stats::{Comparison, Interval};
@@ -39,7 +39,7 @@ pub struct Judgement {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reached {
     pub goal: String,
-    pub standing: Standing,
+    pub standing: GoalStatus,
     pub parts: Vec<Part>,
     /// The result as a sentence.
     pub said: String,

@@ -135,7 +135,7 @@ pub unsafe fn vmsplice(fd: c_int, iov: *const iovec, n: size_t, flags: c_uint) -
 }
 
 /// POSIX AIO reads and writes in threads of libc's own: the connection goes to the kernel for good.
-fn surrender_request(request: *const libc::aiocb) {
+fn drain_request_to_kernel(request: *const libc::aiocb) {
     let place = request.wrapping_byte_add(offset_of!(libc::aiocb, aio_fildes)).cast::<c_int>();
     if fdtable::follows_any()
         && let Ok(fd) = user::read(place)
@@ -146,13 +146,13 @@ fn surrender_request(request: *const libc::aiocb) {
 }
 
 pub unsafe fn aio_read(request: *mut libc::aiocb) -> c_int {
-    surrender_request(request);
+    drain_request_to_kernel(request);
     // SAFETY: the program's own call.
     unsafe { next::aio_read(request) }
 }
 
 pub unsafe fn aio_write(request: *mut libc::aiocb) -> c_int {
-    surrender_request(request);
+    drain_request_to_kernel(request);
     // SAFETY: the program's own call.
     unsafe { next::aio_write(request) }
 }
@@ -160,7 +160,7 @@ pub unsafe fn aio_write(request: *mut libc::aiocb) -> c_int {
 pub unsafe fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, n: c_int, event: *mut c_void) -> c_int {
     if fdtable::follows_any() {
         let requests = (0..n.max(0) as usize).map_while(|i| user::read(list.wrapping_add(i)).ok());
-        requests.filter(|r| !r.is_null()).for_each(|r| surrender_request(r));
+        requests.filter(|r| !r.is_null()).for_each(|r| drain_request_to_kernel(r));
     }
     // SAFETY: the program's own call.
     unsafe { next::lio_listio(mode, list, n, event) }

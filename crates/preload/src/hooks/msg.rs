@@ -178,7 +178,7 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::sendmsg(fd, msg, flags) };
     let Some(c) = conn(fd) else {
-        passed::surrender(msg);
+        passed::drain_to_kernel(msg);
         return native();
     };
     if flags & COMPAT != 0 {
@@ -224,7 +224,7 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -
     let most = n.min(MOST_VECTORS as c_uint); // the kernel cuts the number likewise
     if conn(fd).is_none() {
         if fdtable::follows_any() {
-            (0..most as usize).for_each(|i| passed::surrender(msgs.wrapping_add(i).cast()));
+            (0..most as usize).for_each(|i| passed::drain_to_kernel(msgs.wrapping_add(i).cast()));
         }
         // SAFETY: the program's own call.
         return unsafe { next::sendmmsg(fd, msgs, n, flags) };

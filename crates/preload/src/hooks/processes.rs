@@ -63,7 +63,7 @@ pub fn raw_clone(flags: u64, stack: usize, native: impl FnOnce() -> c_long) -> c
     if stack != 0 || has(libc::CLONE_FILES) {
         // A child on another stack does not return here. A child with CLONE_FILES closes our descriptors, too. In either case
         // the child would act as this process, so only the kernel can serve both.
-        exec::surrender_present(Reason::Shared);
+        exec::drain_present_to_kernel(Reason::Shared);
         return native();
     }
     followed(native)
@@ -189,7 +189,7 @@ pub unsafe fn posix_spawn(
     argv: Strings,
     envp: Strings,
 ) -> c_int {
-    exec::surrender_inherited();
+    exec::drain_inherited_to_kernel();
     // SAFETY: the program's own call.
     as_ignored(|| unsafe { next::posix_spawn(pid, path, actions, attr, argv, envp) })
 }
@@ -202,19 +202,19 @@ pub unsafe fn posix_spawnp(
     argv: Strings,
     envp: Strings,
 ) -> c_int {
-    exec::surrender_inherited();
+    exec::drain_inherited_to_kernel();
     // SAFETY: the program's own call.
     as_ignored(|| unsafe { next::posix_spawnp(pid, file, actions, attr, argv, envp) })
 }
 
 pub unsafe fn system(command: *const c_char) -> c_int {
-    exec::surrender_inherited();
+    exec::drain_inherited_to_kernel();
     // SAFETY: the program's own call.
     as_ignored(|| unsafe { next::system(command) })
 }
 
 pub unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    exec::surrender_inherited();
+    exec::drain_inherited_to_kernel();
     // SAFETY: the program's own call.
     as_ignored(|| unsafe { next::popen(command, mode) })
 }
@@ -247,7 +247,7 @@ pub unsafe fn prlimit(pid: pid_t, resource: c_int, new: *const libc::rlimit, old
 pub fn limited(resource: c_int, changed: bool) {
     let concerns_us = changed && resource == libc::RLIMIT_NOFILE as c_int && fdtable::follows_any();
     if concerns_us && !thread::in_vfork() && !fd::may_be_ours() {
-        exec::surrender_present(Reason::FdLimit);
+        exec::drain_present_to_kernel(Reason::FdLimit);
     }
 }
 

@@ -55,7 +55,7 @@ pub fn step(
     }
     let half = c.rx_half();
     loop {
-        match rx.next(half).map_err(|lie| broken(c, fd, lie))? {
+        match rx.next(half).map_err(|violation| broken(c, fd, violation))? {
             // This call has received bytes, so it leaves the error to the next call.
             Read::Copies | Read::Ring(0) | Read::Kernel(_)
                 if skip > 0 && !parked::is_parked(c) && tcp::fails_next(fd) =>
@@ -138,7 +138,7 @@ fn from_ring(
         return Ok(Some(Step::Bytes(n + more)));
     }
     c.mark_upgraded();
-    match rx.took_ring(half, n).map_err(|lie| broken(c, fd, lie))? {
+    match rx.took_ring(half, n).map_err(|violation| broken(c, fd, violation))? {
         Advance::Frozen => Ok(None),
         Advance::Done => {
             counters::set_ring_rx(&c.words().counters[c.my_side()], rx.ring);
@@ -228,11 +228,7 @@ fn tells_end(c: &Conn, fd: i32) -> bool {
 /// The kernel has reported an error, and the program has not been told. What the peer wrote just before comes first.
 #[cold]
 fn keeps(c: &Conn, rx: &mut Rx, e: Errno) -> bool {
-    let is_kept = is_reset(e) && matches!(rx.next(c.rx_half()), Ok(Read::Ring(1..)));
-    if is_kept {
-        c.raise(flag::RESET_KEPT);
-    }
-    is_kept
+    is_reset(e) && rx.keeps_reset(c.rx_half())
 }
 
 /// The error of a read. After a reset the program reads nothing more. Bytes that we sent by kernel may have reached the socket of
@@ -243,7 +239,6 @@ fn failed(c: &Conn, rx: &mut Rx, e: Errno) -> Errno {
         return e;
     }
     let _ = rx.break_off(c.rx_half());
-    c.raise(flag::RESET_TOLD);
     if c.rx_half().has_fin() { e } else { Errno(libc::ECONNRESET) }
 }
 
@@ -257,14 +252,14 @@ fn leave_for_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
         return Ok(false);
     }
     let queued = u64::from(tcp::queued(fd)?);
-    rx.leave_for_copies(half, queued).map_err(|lie| broken(c, fd, lie))
+    rx.leave_for_copies(half, queued).map_err(|violation| broken(c, fd, violation))
 }
 
 /// Discards copies in the kernel's queue. True: some were discarded, or it is certain now that none are left.
 pub fn discard_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
     let expected = rx.expects_copies();
     let queued = u64::from(tcp::queued(fd)?);
-    let n = rx.discardable(c.rx_half(), queued).map_err(|lie| broken(c, fd, lie))?;
+    let n = rx.discardable(c.rx_half(), queued).map_err(|violation| broken(c, fd, violation))?;
     if n == 0 {
         return Ok(expected && !rx.expects_copies());
     }
@@ -334,16 +329,16 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
 /// The kernel says that the stream has ended. Bytes that the writer left in the ring come first.
 fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32) -> Result<Step> {
     let half = c.rx_half();
-    let left = rx.rest(half).map_err(|lie| broken(c, fd, lie))?;
+    let left = rx.rest(half).map_err(|violation| broken(c, fd, violation))?;
     let n = left.min(to.total() - skip);
     if n == 0 {
         // An error is left to the next call if this one has received bytes.
-        let is_reset = skip == 0 && !c.has(flag::RESET_TOLD) && (c.has(flag::RESET_KEPT) || died_unread(c));
+        let is_reset = skip == 0 && rx.is_reset_due(|| died_unread(c));
         return if is_reset { Err(failed(c, rx, Errno(libc::ECONNRESET))) } else { Ok(Step::End) };
     }
     copy_out(c, rx.at(half), to, skip, n, flags)?;
     if flags & MSG_PEEK == 0 {
-        rx.took_rest(half, n).map_err(|lie| broken(c, fd, lie))?;
+        rx.took_rest(half, n).map_err(|violation| broken(c, fd, violation))?;
     }
     Ok(Step::Bytes(n))
 }
@@ -351,20 +346,8 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32
 /// The stream has ended without `fin` of the peer's library: the peer was killed. If it had not read all our bytes, the
 /// kernel would have reset the connection. So the program gets ECONNRESET once, like any socket error.
 fn died_unread(c: &Conn) -> bool {
-    let ending = Ending {
-        peer_ended: c.rx_half().has_fin(),
-        is_shut: c.has(flag::RX_SHUT | flag::TX_SHUT),
-        died_unread: c.has(flag::DIED_UNREAD),
-    };
-    let unread = || {
-        c.with_tx(|end| {
-            let half = c.tx_half();
-            let _ = end.tx.poll(half);
-            let _ = end.tx.heed_deputy(half); // bytes that the peer has sent to itself in our place
-            end.tx.unread()
-        })
-    };
-    ending.is_reset(|| unread().unwrap_or(0))
+    let ending = Ending { peer_ended: c.rx_half().has_fin(), is_shut: c.has(flag::RX_SHUT | flag::TX_SHUT) };
+    ending.is_reset(|| c.with_tx(|end| end.has_died_unread(c.tx_half())).unwrap_or(false))
 }
 
 /// Bytes came by kernel while the ring carries: somebody writes to the socket past the library.

@@ -15,7 +15,7 @@ use sidestep_sys::{Errno, Result, tcp};
 /// Ends our stretch and sends its unread bytes by kernel, as many as it takes now. `reason`: None as part of ending the stream.
 pub fn end_stretch(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> Result<()> {
     parked::fetch_back(c);
-    let returned = end.end(c.tx_half(), around(c), reason).map_err(|lie| broken(c, fd, lie))?;
+    let returned = end.end(c.tx_half(), around(c), reason).map_err(|violation| broken(c, fd, violation))?;
     count_return(c, returned);
     send_ended(c, end, fd)
 }
@@ -54,14 +54,14 @@ pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     }
     parked::fetch_back(c);
     let half = c.tx_half();
-    end.spare_copies(half, around(c)).map_err(|lie| broken(c, fd, lie))?;
+    end.spare_copies(half, around(c)).map_err(|violation| broken(c, fd, violation))?;
     if !end.tx.has_unsent() {
         return Ok(());
     }
     if !half.claim_sending() {
         return wait_for_deputy(c, end, fd);
     }
-    let sent = end.tx.heed_deputy(half).map_err(|lie| broken(c, fd, lie));
+    let sent = end.tx.heed_deputy(half).map_err(|violation| broken(c, fd, violation));
     let sent = sent.and_then(|()| send_claimed(c, end, fd));
     half.has_sent();
     shared::set_kernel_tx(&c.words().counters[c.my_side()], end.tx.kernel());
@@ -76,9 +76,9 @@ fn wait_for_deputy(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
         Word::Reset => {}
         // Nobody else changes the words of this direction any more.
         Word::Ended if !peer::has_ended(c) => {
-            end.tx.heed_deputy(half).and_then(|()| end.tx.poll(half)).map_err(|lie| broken(c, fd, lie))?;
+            end.tx.heed_deputy(half).and_then(|()| end.tx.poll(half)).map_err(|violation| broken(c, fd, violation))?;
             if end.tx.has_unsent() {
-                c.raise(flag::DIED_UNREAD);
+                end.note_death();
             }
         }
         Word::Ended | Word::Nothing => {
@@ -93,14 +93,16 @@ fn wait_for_deputy(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
 fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     let (half, data) = (c.tx_half(), c.tx_data());
     loop {
-        let Write::Unread { at, len } = end.tx.next(half, 0).map_err(|lie| broken(c, fd, lie))? else { return Ok(()) };
+        let Write::Unread { at, len } = end.tx.next(half, 0).map_err(|violation| broken(c, fd, violation))? else {
+            return Ok(());
+        };
         match peer::ask(c, fd) {
             Word::Reset => {
                 // Nobody takes these bytes, and a send would consume the error that the program must get.
                 end.tx.abandon(half);
                 return Ok(());
             }
-            Word::Ended if !peer::has_ended(c) => _ = c.raise(flag::DIED_UNREAD),
+            Word::Ended if !peer::has_ended(c) => end.note_death(),
             Word::Ended | Word::Nothing => {}
         }
         let (from, run) = data.run(at);
@@ -109,7 +111,7 @@ fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
             Ok(n) => end.tx.sent_unread(half, n),
             Err(e) if e.passes() => {
                 space::wish(half.writer); // a reader that empties the ring ends this wait, too
-                end.tx.poll(half).map_err(|lie| broken(c, fd, lie))?;
+                end.tx.poll(half).map_err(|violation| broken(c, fd, violation))?;
                 if end.tx.has_unsent() {
                     blocked(c);
                     return Err(Errno(EAGAIN));
@@ -126,7 +128,7 @@ pub fn begin(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
     if !may_begin(c, end, fd) {
         return Ok(false);
     }
-    end.begin(c.tx_half()).map_err(|lie| broken(c, fd, lie))?;
+    end.begin(c.tx_half()).map_err(|violation| broken(c, fd, violation))?;
     c.tx_froze.store(end.tx.froze_seen(), Relaxed);
     tcp::push(fd); // the kernel gets no further byte that would push this one (MSG_MORE)
     Ok(true)
@@ -208,7 +210,7 @@ pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
 
 #[cold]
 fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
-    let returned = end.heed(c.tx_half(), || around(c)).map_err(|lie| broken(c, fd, lie))?;
+    let returned = end.heed(c.tx_half(), || around(c)).map_err(|violation| broken(c, fd, violation))?;
     c.tx_froze.store(end.tx.froze_seen(), Relaxed);
     if returned.is_none() {
         return Ok(());
@@ -227,7 +229,7 @@ pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
 pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
     // Bytes that the kernel does not take now stay in the ring, unless the reader has left it.
-    let left = end.tx.leave_in_ring(c.tx_half()).map_err(|lie| broken(c, fd, lie));
+    let left = end.tx.leave_in_ring(c.tx_half()).map_err(|violation| broken(c, fd, violation));
     left.is_ok() && end.tx.has_unsent()
 }
 

@@ -55,7 +55,7 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
     }
     loop {
         let want = source.len() - from;
-        match end.tx.next(half, want.min(CHUNK)).map_err(|lie| broken(c, fd, lie))? {
+        match end.tx.next(half, want.min(CHUNK)).map_err(|violation| broken(c, fd, violation))? {
             Write::Ring(0) if want == 0 => return Ok(0),
             Write::Ring(0) => {
                 if !found_space(c, end, fd)? {
@@ -98,7 +98,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
     if n == 0 {
         return Ok(0);
     }
-    end.put_ring(half, n).map_err(|lie| broken(c, fd, lie))?;
+    end.put_ring(half, n).map_err(|violation| broken(c, fd, violation))?;
     c.lower(flag::TX_BLOCKED);
     c.mark_upgraded();
     peer::notify(c);
@@ -117,7 +117,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
 /// The ring is full. True: there is space now, or another carrier.
 fn found_space(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
     let pace = Pace { now: arch::ticks(), read: read_by_peer(c), patience: clock::ticks_of_us(STALL_US) };
-    match end.find_space(c.tx_half(), around(c), pace).map_err(|lie| broken(c, fd, lie))? {
+    match end.find_space(c.tx_half(), around(c), pace).map_err(|violation| broken(c, fd, violation))? {
         Space::Enough => Ok(true),
         Space::Left(returned) => {
             count_return(c, returned);

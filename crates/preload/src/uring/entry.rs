@@ -82,7 +82,7 @@ impl Entry {
             op::FILES_UPDATE => Fixed { at: self.sqe.address as *const c_int, n: self.sqe.len }.leave_to_kernel(),
             code => {
                 if matches!(code, op::SENDMSG | op::SENDMSG_ZC) {
-                    passed::surrender(self.sqe.address as *const libc::msghdr);
+                    passed::drain_to_kernel(self.sqe.address as *const libc::msghdr);
                 }
                 if matches!(code, op::SPLICE | op::TEE) && self.sqe.op_flags & IN_FIXED == 0 {
                     leave_to_kernel(self.sqe.other_fd);

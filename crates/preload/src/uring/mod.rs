@@ -63,7 +63,7 @@ const REGISTERED_RING: c_uint = 1 << 4;
 /// Ends upgrades: from now on the kernel may read and write any socket by itself.
 #[cold]
 fn give_up() {
-    exec::surrender_all(Reason::KernelFeature);
+    exec::drain_all_to_kernel(Reason::KernelFeature);
 }
 
 /// io_uring_setup(2).

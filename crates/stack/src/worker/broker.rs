@@ -44,7 +44,7 @@ impl Worker {
             (Some(Kind::PeerDoorbell), Some(eventfd)) => {
                 self.custody.tell(msg, Some(eventfd.as_fd())).map_err(Error::KeeperGone)?;
                 if let Some(link) = self.links.get(&msg.link) {
-                    link.set_bell(msg.place as usize, eventfd);
+                    link.set_doorbell(msg.place as usize, eventfd);
                 }
             }
             (Some(Kind::Slot), None) => self.assigned(msg)?,

@@ -254,8 +254,8 @@ fn is_no_way(name: &str, v6: bool) -> bool {
 fn no_way_leads_to_a_forbidden_host() {
     let mut world = World::new();
     let [web, db, other] = world.apps(["web", "db", "other"]);
-    for judged in [false, true] {
-        if judged {
+    for has_policy in [false, true] {
+        if has_policy {
             world.policy(
                 "web",
                 "select: {matchLabels: {app: web}}, egress: [{action: allow, to: [{labels: {app: other}}]}]",
@@ -271,8 +271,8 @@ fn no_way_leads_to_a_forbidden_host() {
             for (kind, dials, port) in [("stream", STREAMS, PORTS[0]), ("datagram", DATAGRAMS, PORTS[0])] {
                 for (name, outcome) in try_all(&world.pods[&web], dials, hosts(port)) {
                     let reached = outcome.as_ref().is_ok_and(|said| *said == forbidden);
-                    let expected = !judged && !is_no_way(&name, v6);
-                    assert_eq!(reached, expected, "{kind}: {name}, IPv6 {v6}, judged {judged}: {outcome:?}");
+                    let expected = !has_policy && !is_no_way(&name, v6);
+                    assert_eq!(reached, expected, "{kind}: {name}, IPv6 {v6}, has_policy {has_policy}: {outcome:?}");
                 }
             }
         }

@@ -71,7 +71,7 @@ fn groups(world: &World, sender: &Name) -> [SocketAddr; 4] {
 }
 
 #[test]
-fn what_is_for_many_is_judged_by_its_sender() {
+fn what_is_for_many_is_evaluated_by_its_sender() {
     let mut scene = Scene::new();
     for pod in scene.world.pods.values() {
         pod.namespace.ip("route add default dev eth0");
@@ -96,7 +96,7 @@ fn what_is_for_many_is_judged_by_its_sender() {
 }
 
 #[test]
-fn another_protocol_is_judged_by_rules_without_ports() {
+fn another_protocol_is_evaluated_by_rules_without_ports() {
     let mut scene = Scene::new();
     for v6 in [false, true] {
         let to = SocketAddr::new(scene.world.address(&scene.db, v6), PORT);
@@ -116,7 +116,7 @@ fn another_protocol_is_judged_by_rules_without_ports() {
     }
 }
 
-/// What a judged pod sends by another protocol, connected or not.
+/// What a pod under policy sends by another protocol, connected or not.
 #[test]
 fn another_protocol_leaves_a_pod_only_where_it_may_go() {
     let mut scene = Scene::new();

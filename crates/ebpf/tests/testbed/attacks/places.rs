@@ -52,7 +52,7 @@ fn moved(pod: &Pod, cgroup: &Cgroup, to: SocketAddr) -> [String; 2] {
 }
 
 #[test]
-fn a_process_that_changes_its_cgroup_is_judged_as_before() {
+fn a_process_that_changes_its_cgroup_is_evaluated_as_before() {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);
     let try_both = |world: &World| {

@@ -53,10 +53,10 @@ fn send_raw(socket: &OwnedFd, to: SocketAddr) -> Result<(), Errno> {
 
 /// With CAP_NET_RAW.
 #[test]
-fn what_a_raw_socket_sends_is_judged_as_a_datagram_is() {
+fn what_a_raw_socket_sends_is_evaluated_as_a_datagram_is() {
     let mut scene = Scene::new();
-    for judged in [false, true] {
-        if judged {
+    for has_policy in [false, true] {
+        if has_policy {
             scene.policy(
                 "web",
                 "egress: [{action: allow, to: [{labels: {app: db}}], ports: [{port: 9000, protocol: UDP}]}]",
@@ -67,10 +67,10 @@ fn what_a_raw_socket_sends_is_judged_as_a_datagram_is() {
             let receivers =
                 [&scene.db, &scene.stranger].map(|name| scene.world.pods[name].namespace.run(|| receiver(v6)));
             let sent = scene.world.pods[&scene.web].namespace.run(|| hosts.map(|to| send_raw(&raw(v6), to)));
-            let expected = if judged { Err(Errno::PERM) } else { Ok(()) };
+            let expected = if has_policy { Err(Errno::PERM) } else { Ok(()) };
             assert_eq!(sent, [Ok(()), expected], "IPv6 {v6}");
             let heard = receivers.map(|receiver| receiver.recv(&mut [0; 8]).is_ok());
-            assert_eq!(heard, [true, !judged], "IPv6 {v6}");
+            assert_eq!(heard, [true, !has_policy], "IPv6 {v6}");
         }
     }
     // With a header of one's own, and another one's source.
@@ -116,7 +116,7 @@ fn a_raw_socket_hears_nothing_that_its_pod_may_not_receive() {
 
 /// A packet socket sends past all that the kernel's network stack has: the sender's rules are not asked. The receiver's are.
 #[test]
-fn what_a_packet_socket_sends_is_judged_by_the_receiver_alone() {
+fn what_a_packet_socket_sends_is_evaluated_at_the_receiver_alone() {
     let mut scene = Scene::new();
     let to = scene.hosts(false)[1];
     // The two are neighbours: each knows the other's station.
@@ -157,7 +157,7 @@ fn ping(to: IpAddr) -> Result<bool, Errno> {
 }
 
 #[test]
-fn a_ping_is_judged_as_any_other_protocol_and_its_answer_is_let_in() {
+fn a_ping_is_evaluated_as_any_other_protocol_and_its_answer_is_let_in() {
     let mut scene = Scene::new();
     scene.world.pods[&scene.web].namespace.run(|| {
         fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647").unwrap();
@@ -185,7 +185,7 @@ fn a_ping_is_judged_as_any_other_protocol_and_its_answer_is_let_in() {
 
 /// RFC 8335: a request that any process may send by a ping socket, and an answer that it gets there.
 #[test]
-fn an_extended_ping_is_judged_too() {
+fn an_extended_ping_is_evaluated_too() {
     let mut scene = Scene::new();
     scene.world.pods[&scene.web].namespace.run(|| {
         fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647").unwrap();

@@ -144,7 +144,7 @@ fn the_way_is_there_for_a_pod_without_rules() {
 }
 
 #[test]
-fn a_socket_with_a_source_route_is_refused_to_a_judged_pod() {
+fn a_socket_with_a_source_route_is_refused_to_a_pod_under_policy() {
     let mut scene = Scene::new();
     scene.evaluate();
     for v6 in [false, true] {

@@ -8,7 +8,7 @@ use sidestep_testkit::greeter::{PROXY, ROOT};
 use std::io::ErrorKind;
 
 #[test]
-fn a_connection_is_judged_where_it_leaves_a_pod_and_where_it_comes_in() {
+fn a_connection_is_evaluated_where_it_leaves_a_pod_and_where_it_comes_in() {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);
     let mut captures = Captures::open(&world.node.options.pins).unwrap();

@@ -29,7 +29,7 @@ fn a_pod_that_gets_other_labels_is_somebody_else_at_once() {
 
 /// Each of two policies allows one of two calls and denies the other. A mixture of the policies would allow both, or none.
 #[test]
-fn no_call_is_judged_by_a_mixture() {
+fn no_call_is_evaluated_by_a_mixture() {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);
     // Many rules, so that writing takes a while.

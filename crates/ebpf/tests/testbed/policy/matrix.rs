@@ -13,7 +13,7 @@ const WOULD_DENY: [&str; 2] = ["policy-would-deny-out", "policy-would-deny-in"];
 const SEEDS: std::ops::Range<u64> = 1..13;
 
 /// The model's evaluation for both ends.
-fn judged(world: &World, [client, server]: [&Name; 2], to: SocketAddr, protocol: Protocol) -> [Evaluation; 2] {
+fn evaluations(world: &World, [client, server]: [&Name; 2], to: SocketAddr, protocol: Protocol) -> [Evaluation; 2] {
     let v6 = to.ip().to_canonical().is_ipv6();
     let both = [(client, server, Direction::Egress), (server, client, Direction::Ingress)];
     both.map(|(pod, peer, direction)| {
@@ -48,7 +48,7 @@ fn compare(world: &World, names: &[Name], tally: &mut Tally, text: &str) {
         for (family, port) in Family::ALL.into_iter().flat_map(|family| PORTS.map(|port| (family, port))) {
             for protocol in [Tcp, Udp] {
                 let to = world.place(pair[1], family, port);
-                let said = judged(world, pair, to, protocol);
+                let said = evaluations(world, pair, to, protocol);
                 let found = world.call(pair[0], to, protocol);
                 let what = format!("{} to {} {protocol} {to}\n{said:?}\n{text}", pair[0], pair[1]);
                 assert_eq!(found, expected(said), "{what}");
@@ -107,7 +107,7 @@ fn datagrams_with_addresses_meet_the_same() {
         for pair in pairs.filter(|[client, server]| client != server) {
             for family in Family::ALL {
                 let to = world.place(pair[1], family, PORTS[0]);
-                let said = judged(&world, pair, to, Udp);
+                let said = evaluations(&world, pair, to, Udp);
                 let expected = match (said[0].outcome, expected(said)) {
                     (Outcome::Allowed, Seen::Refused) => Seen::Silence,
                     (_, other) => other,

@@ -1,4 +1,4 @@
-//! Single rules, and what policies never judge.
+//! Single rules, and what policies never evaluate.
 
 use super::probe::{Family, Seen};
 use super::world::{PORTS, World};
@@ -25,7 +25,7 @@ fn what_stays_inside_a_pod_is_free() {
 }
 
 #[test]
-fn a_service_is_judged_by_the_backend_that_was_chosen() {
+fn a_service_is_evaluated_by_the_backend_that_was_chosen() {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);
     let backend = world.address(&db, false);

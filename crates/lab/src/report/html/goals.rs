@@ -1,7 +1,7 @@
 //! The scenario's goals, and whether they were reached.
 
 use crate::report::findings::Findings;
-use crate::report::goals::{Judged, Standing, goals};
+use crate::report::goals::{GoalStatus, Judged, goals};
 use maud::{Markup, html};
 
 pub fn section(findings: &Findings) -> Markup {
@@ -33,11 +33,11 @@ fn line(goal: &Judged) -> Markup {
 }
 
 /// Shown by colour, sign and word.
-fn word(standing: Standing) -> Markup {
+fn word(standing: GoalStatus) -> Markup {
     let (class, sign) = match standing {
-        Standing::Reached => ("verdict better", "\u{2714}"),
-        Standing::Missed => ("verdict worse", "\u{2718}"),
-        Standing::Open | Standing::NotMeasured => ("verdict same", "?"),
+        GoalStatus::Reached => ("verdict better", "\u{2714}"),
+        GoalStatus::Missed => ("verdict worse", "\u{2718}"),
+        GoalStatus::Open | GoalStatus::NotMeasured => ("verdict same", "?"),
     };
     html! { span class=(class) { span aria-hidden="true" { (sign) } " " (standing.word()) } }
 }

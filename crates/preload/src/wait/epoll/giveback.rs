@@ -131,10 +131,10 @@ pub(super) fn disinherit(s: &Set) {
 
 /// Gives everything in the set back to the kernel for good.
 #[cold]
-pub(super) fn surrender_set(s: &Set, reason: Reason) {
+pub(super) fn drain_set_to_kernel(s: &Set, reason: Reason) {
     for_each_managed(s, |fd, c| {
         drain::to_kernel(c, fd, reason);
-        drop_bell(s, c);
+        drop_doorbell(s, c);
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     });
     if let Some(p) = s.waiter() {
@@ -151,7 +151,7 @@ pub(super) fn give_way(index: u32, depth: u32) -> bool {
     if let Some(p) = s.waiter() {
         for_each_managed(s, |fd, c| {
             drain::both(c, fd, Reason::Places);
-            drop_bell(s, c);
+            drop_doorbell(s, c);
             restore(fd);
         });
         s.give_waiter_up();
@@ -188,7 +188,7 @@ fn sets_in(s: &Set, mut each: impl FnMut(u32)) {
 pub fn leave_to_kernel(index: u32, reason: Reason) {
     let s = sets::get(index);
     s.is_kernels.store(true, Relaxed);
-    surrender_set(s, reason);
+    drain_set_to_kernel(s, reason);
 }
 
 pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)) {
@@ -201,7 +201,7 @@ pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)
     });
 }
 
-pub(super) fn drop_bell(s: &Set, c: &Conn) {
+pub(super) fn drop_doorbell(s: &Set, c: &Conn) {
     if let Some(p) = s.waiter() {
         side::remove_doorbell(&c.words().side[c.my_side()], p);
     }

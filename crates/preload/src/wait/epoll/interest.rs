@@ -1,6 +1,6 @@
 //! epoll_ctl(2): changes of what the program is interested in.
 
-use super::giveback::{drop_bell, give_way, holds, leave_to_kernel, note_native, unpark};
+use super::giveback::{drop_doorbell, give_way, holds, leave_to_kernel, note_native, unpark};
 use super::mask::watch_anew;
 use super::seen::{is_seen, reconsider, removed, share};
 use super::takeover::take_over;
@@ -152,7 +152,7 @@ fn record(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) {
     s.with(|inner| {
         let was_managed = inner.reg(fd).is_some_and(|r| r.is_managed());
         if was_managed && let Kind::Conn(conn) = fdtable::get(fd) {
-            drop_bell(s, arena::conn(conn));
+            drop_doorbell(s, arena::conn(conn));
         }
         match (op, wanted) {
             (EPOLL_CTL_DEL, _) => inner.clear(fd),

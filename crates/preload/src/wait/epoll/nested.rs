@@ -74,7 +74,7 @@ pub(super) fn arm_nested(s: &Set) {
 fn refresh(s: &Set) {
     let Some(p) = s.waiter() else { return };
     let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
-    if link::all().any(|l| unrung(l.my_bell(p))) {
+    if link::all().any(|l| unrung(l.my_doorbell(p))) {
         s.shown.store(false, Relaxed); // the news came from a peer that lacks the doorbell
     } else if !is_armed(p) {
         s.shown.store(true, Relaxed); // the producer that disarmed the doorbell has rung it
@@ -85,7 +85,7 @@ fn refresh(s: &Set) {
 /// Leaves the doorbell armed although nobody sleeps, and rings it if there is something that it has not rung for.
 fn show(s: &Set, p: u32) {
     for _ in 0..LOOKS {
-        doorbell::arm(link::all().map(|l| l.my_bell(p)));
+        doorbell::arm(link::all().map(|l| l.my_doorbell(p)));
         if has_something(s, p) {
             if !s.shown.swap(true, Relaxed) {
                 waiter::ring(p);
@@ -106,7 +106,7 @@ fn show(s: &Set, p: u32) {
 
 /// Whether nobody has rung here since the last look.
 fn is_armed(p: u32) -> bool {
-    link::all().all(|l| doorbell::is_armed(l.my_bell(p)))
+    link::all().all(|l| doorbell::is_armed(l.my_doorbell(p)))
 }
 
 fn has_something(s: &Set, p: u32) -> bool {

@@ -2,7 +2,7 @@
 //! a registration proves no wait. A connection stays on the kernel until a wait has been seen for each set that holds it.
 
 use super::entries::{self, FEW};
-use super::giveback::{drop_bell, for_each_managed};
+use super::giveback::{drop_doorbell, for_each_managed};
 use super::tag::{self, Source};
 use super::takeover::{has_unmanaged, manage, manage_one_shot};
 use super::{ONESHOT, family, news, report, shared};
@@ -232,7 +232,7 @@ pub fn closed(index: u32, fd: i32) {
         });
     }
     if s.refs.load(Acquire) == 1 {
-        for_each_managed(s, |_, c| drop_bell(s, c));
+        for_each_managed(s, |_, c| drop_doorbell(s, c));
         s.destroy();
         shared::close(s);
     }

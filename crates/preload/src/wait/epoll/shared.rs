@@ -65,7 +65,7 @@ pub(super) fn obey(s: &Set) {
 fn leave(s: &Set) {
     s.is_shared.store(true, SeqCst);
     s.had_waiter.store(true, Relaxed); // events with other processes' tags may come, which the program must not see
-    giveback::surrender_set(s, Reason::Shared);
+    giveback::drain_set_to_kernel(s, Reason::Shared);
     if let Some(r) = record(s) {
         // SYNC shared: a process that finds this bit cleared finds the managed registrations given back to the kernel.
         r.managers.fetch_and(!arena::bit(), SeqCst);
