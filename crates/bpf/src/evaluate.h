@@ -15,6 +15,7 @@ struct asked {
 	u8 protocol;
 	u8 direction;
 	bool is_shared; /* the peer's address may be several hosts' */
+	u8 pad[3];
 };
 
 /* Rules distinguish TCP, UDP and all other protocols; those others have no ports. */

@@ -2,6 +2,7 @@
 
 use sidestep_abi::sync::{AtomicU32, Ordering};
 
+/// Where a writing end puts its next byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Course {
     /// To the kernel.
@@ -18,6 +19,7 @@ pub enum Course {
 pub struct Cell(AtomicU32);
 
 impl Cell {
+    /// As last set.
     #[inline]
     pub fn get(&self) -> Course {
         match self.0.load(Ordering::Acquire) {
@@ -27,6 +29,7 @@ impl Cell {
         }
     }
 
+    /// Whether this was last set.
     #[inline]
     pub fn is(&self, course: Course) -> bool {
         self.0.load(Ordering::Acquire) == course as u32

@@ -6,7 +6,6 @@
 //! at any time, at its exact position ([`sidestep_abi::link::FROZEN`]); the writer then sends the unread bytes by kernel. This
 //! crate does no I/O and no waiting: the caller moves the bytes and reports how many.
 // Some items have no documentation yet.
-#![allow(missing_docs)]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

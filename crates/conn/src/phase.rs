@@ -14,11 +14,13 @@
 
 use sidestep_abi::sync::{AtomicU64, Ordering};
 
+/// A phase of a connection at one end.
+#[allow(missing_docs)] // The fields are described with their variants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// No connection.
     Free,
-    /// The kernel carries. Calls go to the kernel and are counted.
+    /// The kernel carries. Calls go to the kernel and are counted. `for_good`: no offer is made any more.
     Kernel { for_good: bool },
     /// As `Kernel`, and the broker has an offer. Passive: the offer is made only for the sake of the other end.
     Offered { passive: bool, for_good: bool },
@@ -40,17 +42,20 @@ pub enum Phase {
 }
 
 /// An event in the life of a connection.
+#[allow(missing_docs)] // The fields are described with their variants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
+    /// connect(2) or accept(2) has made the connection.
     Open,
-    Offer {
-        passive: bool,
-    },
+    /// The end offers the connection to the broker. Passive: for the sake of the other end.
+    Offer { passive: bool },
     /// The passive offer is passive no more.
     Press,
     /// The offer is refused, or the broker that had it is gone.
     Lose,
+    /// The broker has assigned a slot.
     Assign,
+    /// No thread is inside a native call any more: the end uses its slot.
     Enter,
     /// The peer can ring every waiter of this end.
     Ready,
@@ -60,17 +65,22 @@ pub enum Event {
     Break,
     /// The connection turned out to be unfit for a ring.
     Unfit,
+    /// Both directions are the kernel's, and nothing of them is in a ring.
     Demote,
     /// The slot is given back while other processes hold the connection.
     Release,
+    /// close(2) of the last descriptor.
     Close,
+    /// The last thread has left: the record can be used again.
     Free,
 }
 
 /// A transition. It also tells what the end must tell the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
+    /// The phase before.
     pub from: Phase,
+    /// The phase since.
     pub to: Phase,
 }
 
@@ -194,11 +204,13 @@ impl Cell {
         (generation as u64) << 32 | phase.number() as u64
     }
 
+    /// The present phase. Sequentially consistent with the actions of other threads.
     #[inline]
     pub fn phase(&self) -> Phase {
         Phase::from_number(self.0.load(Ordering::SeqCst) as u32)
     }
 
+    /// Which of the connections, one after another, the record is used for.
     #[inline]
     pub fn generation(&self) -> u32 {
         (self.0.load(Ordering::Acquire) >> 32) as u32

@@ -11,10 +11,12 @@ pub struct Rest {
 }
 
 impl Rest {
+    /// What [`Rest::bits`] has packed.
     pub const fn from_bits(bits: u64) -> Rest {
         Rest { awake: bits as u32, asleep: (bits >> 32) as u32 }
     }
 
+    /// Both times in one word, which threads store and load at once.
     pub const fn bits(self) -> u64 {
         self.awake as u64 | (self.asleep as u64) << 32
     }

@@ -26,10 +26,12 @@ pub struct Spin {
 }
 
 impl Spin {
+    /// What [`Spin::bits`] has packed.
     pub const fn from_bits(bits: u32) -> Spin {
         Spin { usual: bits as u16, credit: (bits >> 16) as i16 }
     }
 
+    /// The account in one word, which threads store and load at once.
     pub const fn bits(self) -> u32 {
         self.usual as u32 | (self.credit as u16 as u32) << 16
     }

@@ -10,8 +10,13 @@ pub enum Write {
     Kernel,
     /// Into the ring: this many bytes fit (0: full).
     Ring(usize),
-    /// First these unread bytes of the ring, at this distance from the base, to the kernel. Then ask again.
-    Unread { at: u64, len: usize },
+    /// First unread bytes of the ring, to the kernel. Then ask again.
+    Unread {
+        /// Distance of the first one from the base of the ring.
+        at: u64,
+        /// Number of bytes.
+        len: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

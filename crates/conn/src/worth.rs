@@ -7,13 +7,16 @@ use sidestep_abi::env::{PASSIVE_OPS, QUICK_OPS};
 pub enum Threshold {
     /// After operations in quick succession.
     Auto,
+    /// After so many successful reads and writes.
     Ops(u32),
+    /// After so many bytes, in both directions together.
     Bytes(u64),
 }
 
 /// What to do for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
+    /// The kernel carries on.
     Nothing,
     /// Make a passive offer: this end would not profit, the other one may.
     Offering,

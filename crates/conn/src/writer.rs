@@ -15,6 +15,7 @@ use sidestep_ring::{Half, PeerViolation, space};
 pub struct Flip(u64);
 
 impl Flip {
+    /// Without the aid.
     pub const NEVER: Flip = Flip(u64::MAX);
 
     /// 0: never.
@@ -26,6 +27,7 @@ impl Flip {
 /// The writing end, with the rules of when.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
+    /// How stretches begin and end.
     pub tx: Tx,
     /// The reader's pace, and when a new stretch may begin.
     stall: Stall,
@@ -49,6 +51,7 @@ impl Default for Writer {
 /// Times for a writer whose ring is full.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    /// The time, in any unit, from any moment on.
     pub now: u64,
     /// The reader's position, by either carrier, as its words say.
     pub read: u64,
@@ -62,7 +65,10 @@ pub enum Space {
     /// There is enough space to go on.
     Enough,
     /// There is too little space to wake a writer for, perhaps none: the writer waits.
-    Little { is_some: bool },
+    Little {
+        /// Whether there is any.
+        is_some: bool,
+    },
     /// The reader has left the ring.
     Left(Option<Reason>),
     /// The reader has stalled, and the stretch has ended.
