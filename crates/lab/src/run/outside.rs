@@ -19,10 +19,15 @@ pub const WRONG: i32 = 2;
 
 /// A scenario, and how to run it.
 pub struct Request {
+    /// Already checked and, with `--quick`, shortened.
     pub scenario: Scenario,
+    /// The scenario's file as read, for the result.
     pub text: String,
+    /// Of the order of the trials in each round.
     pub seed: u64,
+    /// Whether each variant is sampled after the measurement.
     pub profile: bool,
+    /// The result file. It must be writable: see [`may_write`](crate::result::may_write).
     pub out: PathBuf,
 }
 
