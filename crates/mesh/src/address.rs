@@ -22,9 +22,9 @@ impl Address {
 /// IP versions. A Service has backends of its own in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
-    /// Includes IPv4-mapped IPv6 addresses wherever an [`Address`] is asked.
+    /// For an [`Address`] also an IPv4-mapped one.
     V4,
-    /// All other IPv6 addresses.
+    /// For an [`Address`] only an IPv6 address that is not IPv4-mapped.
     V6,
 }
 
@@ -98,9 +98,9 @@ impl fmt::Debug for Endpoint {
 /// The protocols that Services, capture and policies distinguish. SCTP is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
-    /// A decision is made once for each connection.
+    /// A backend is chosen, and rules are applied, once for each connection.
     Tcp,
-    /// A decision is made for each connected socket, and for each datagram with a destination of its own.
+    /// The same is done for each connected socket, and for each datagram that is sent with an address.
     Udp,
 }
 

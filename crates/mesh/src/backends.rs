@@ -32,7 +32,8 @@ pub struct Numbered {
 pub enum Heirloom {
     /// It is the endpoint's number.
     Known,
-    /// The endpoint has another number already, since the earlier process ended in the middle of a change. This one is in use too.
+    /// The endpoint has another number already, since the earlier process ended in the middle of a change. This one is in use,
+    /// too.
     Double,
     /// It is out of range, or in use already.
     Refused,

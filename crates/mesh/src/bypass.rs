@@ -46,7 +46,7 @@ pub enum Refusal {
     Shared {
         /// The endpoint of both Services.
         endpoint: Endpoint,
-        /// It does not ask for the bypass, or for less of it.
+        /// It does not ask for the bypass, or only for its clients.
         service: Name,
     },
 }

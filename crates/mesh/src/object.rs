@@ -131,7 +131,7 @@ pub enum Bypass {
     /// `false`, and the default: all connections go through the proxies that capture them.
     #[default]
     Nobody,
-    /// `outbound`: the clients' side only: servers still receive through their proxies, in plain text. The first step to `Both`.
+    /// `outbound`, the clients' side only: servers still receive through their proxies, in plain text. The first step to `Both`.
     Clients,
     /// `true`: clients and servers.
     Both,

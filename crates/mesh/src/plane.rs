@@ -50,7 +50,7 @@ pub struct Frontend {
     pub affinity_seconds: u32,
     /// The `service` of the port's other traffic policy, with which it shares affinity. 0: none.
     pub sibling: u32,
-    /// Of two random backends the programs take the one with fewer open connections, instead of one random backend.
+    /// The programs take two random backends and choose the one with fewer open connections.
     pub least_connections: bool,
     /// No program of the node may bind to it.
     pub held: bool,
@@ -77,7 +77,7 @@ impl Slot {
 /// A backend that belongs to a Service. Kept only where choices are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
-    /// As [`Frontend::service`].
+    /// Number of the port, as [`Frontend::service`].
     pub service: u32,
     /// The backend's number, as in a [`Slot`].
     pub backend: u32,

@@ -27,7 +27,7 @@ pub struct Capture {
     pub name: Name,
     /// From `spec.netns`. Not opened yet: it need not exist.
     pub netns: Netns,
-    /// From `spec.cgroup`: below the agent's cgroup, or absolute. None: not checked.
+    /// From `spec.cgroup`: below the agent's cgroup, or absolute. Only checked to be in that cgroup. None: anywhere.
     pub cgroup: Option<PathBuf>,
     /// The addresses that the namespace must have. Empty: any.
     pub addresses: Vec<IpAddr>,

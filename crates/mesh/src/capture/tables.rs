@@ -20,9 +20,9 @@ pub enum SetKind {
     IncludedPort,
     /// Ports of the pod that are not captured, with [`Flags::inbound_all_but`]; else those that are.
     InboundPort,
-    /// Interface numbers; depend on the network namespace, unlike all of the above.
+    /// Numbers of interfaces. They depend on the network namespace, unlike all of the above.
     ExcludedInterface,
-    /// Likewise.
+    /// Numbers of interfaces, likewise.
     VirtualInterface,
 }
 
@@ -78,7 +78,7 @@ pub struct Scalars {
     pub flags: Flags,
     /// The proxy's first user: the only one that line OUTPUT 4b tests, as all others are "not this user". None: no users.
     pub first_uid: Option<u32>,
-    /// Likewise its first group.
+    /// Likewise the proxy's first group.
     pub first_gid: Option<u32>,
     /// In host order, as all ports here.
     pub outbound_port: u16,

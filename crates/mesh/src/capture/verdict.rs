@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Printed by `sidestep agent explain`; the kernel's programs decide the same.
+/// What the kernel's programs decide, by the same rules; `sidestep explain` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Where the connection goes.

@@ -41,7 +41,7 @@ pub struct Evaluation {
     pub would_be_denied: bool,
 }
 
-/// Whether the connection comes about.
+/// Whether the connection is let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Some rule or default allows it, and none denies it; or no policy concerns it.

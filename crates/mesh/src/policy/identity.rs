@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// All that policies can know of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
-    /// The pod's namespace.
+    /// Where the pod is: equal labels in two namespaces are two identities.
     pub namespace: Arc<str>,
     /// The pod's labels without those that differ from one rollout or pod to the next.
     pub labels: Labels,
@@ -34,7 +34,7 @@ pub(crate) const IGNORED: [&str; 8] = [
 ];
 
 impl Identity {
-    /// `labels` are those of the pod; those that `labels` of an identity must not have are left out.
+    /// `labels` are all labels of the pod; those that every rollout would change are left out.
     pub fn new(namespace: &str, labels: &Labels) -> Identity {
         let known = labels.iter().filter(|(key, _)| !IGNORED.contains(&&***key));
         Identity { namespace: namespace.into(), labels: known.map(|(k, v)| (k.clone(), v.clone())).collect() }

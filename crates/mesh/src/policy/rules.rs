@@ -77,7 +77,7 @@ pub struct Rule {
     pub ports: Vec<Ports>,
 }
 
-/// Whom a rule is about. In egress the destination after a Service's address was exchanged for a backend's.
+/// Whom a rule is about. Where a Service is dialled, the peer is the chosen backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// Of any node, by their identities.
@@ -136,7 +136,7 @@ impl Direction {
 }
 
 impl<T> BySide<T> {
-    /// The value for one direction.
+    /// A direction that is known only at run time.
     pub fn at(&self, direction: Direction) -> &T {
         match direction {
             Direction::Egress => &self.egress,
@@ -144,7 +144,7 @@ impl<T> BySide<T> {
         }
     }
 
-    /// The value for one direction.
+    /// As [`BySide::at`].
     pub(crate) fn at_mut(&mut self, direction: Direction) -> &mut T {
         match direction {
             Direction::Egress => &mut self.egress,

@@ -40,7 +40,7 @@ pub struct Compiled {
 pub struct Entries {
     /// The bits of all rules with the same key. Rules about ranges are not among them.
     pub rules: BTreeMap<RuleKey, u8>,
-    /// The bits of all ranges that contain this one, as the programs find only the longest prefix.
+    /// The bits of all ranges that contain this one, since the programs find only the longest prefix.
     pub ranges: BTreeMap<(Gate, IpNet), u8>,
 }
 
