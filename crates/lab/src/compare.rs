@@ -51,7 +51,7 @@ pub struct Line {
     pub cell: IndexMap<String, String>,
     /// Its name, which must be the same in both runs.
     pub variant: String,
-    /// In A the other variants were compared with this one: a change of it is not Sidestep's.
+    /// In A the other variants were compared with this one. A change of it has causes other than a variant's.
     pub baseline: bool,
     /// Says the unit of `a` and `b`.
     pub figure: Figure,

@@ -53,7 +53,7 @@ pub enum Tool {
 /// One run of a load, with all templates filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Reads the other fields, of which each tool needs some.
+    /// Which program to start. Each uses only some of the following fields.
     pub tool: Tool,
     /// A URL for HTTP tools, `ADDRESS:PORT` for the others; empty if the command line contains it.
     pub target: String,

@@ -44,7 +44,7 @@ pub struct Run {
     pub machine: Machine,
     /// All programs that were started, by name.
     pub programs: IndexMap<String, Program>,
-    /// What was measured.
+    /// From the scenario's file, so that a report needs no other file.
     pub scenario: About,
     /// In the scenario's order; the control is last.
     pub variants: Vec<Variant>,
@@ -65,7 +65,7 @@ pub enum Ended {
     Done,
     /// The time limit was reached.
     TimeLimit,
-    /// By Ctrl-C: after the trial under way, or at once.
+    /// By Ctrl-C: the trial under way was dropped. Also what a run says that was killed.
     Interrupted,
 }
 
@@ -165,7 +165,7 @@ pub struct Cell {
 /// One load on one variant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trial {
-    /// Its name.
+    /// One of [`Run::variants`].
     pub variant: String,
     /// From 0. Trials of the same round are compared with each other.
     pub round: u32,

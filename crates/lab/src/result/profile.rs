@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// One trial of a variant, taken after the measurement. Sampling costs time, so its latencies do not count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Its name.
+    /// One of [`Run::variants`](super::Run::variants).
     pub variant: String,
     /// By the scenario's names; `load` is the tool.
     pub processes: IndexMap<String, ProcessProfile>,

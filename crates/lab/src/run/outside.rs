@@ -61,7 +61,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Sends the order. The first Ctrl-C ends the run after its trial, the second one at once, by closing the pipe.
+/// Sends the order. The first Ctrl-C drops the trial under way and ends the run, the second one ends it at once, by closing the
+/// pipe.
 fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), RunError> {
     let line = serde_json::to_string(order).map_err(RunError::Order)?;
     writeln!(pipe, "{line}").map_err(RunError::WriteOrder)?;

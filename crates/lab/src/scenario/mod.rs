@@ -63,7 +63,7 @@ pub struct Scenario {
     pub variants: IndexMap<String, Variant>,
     /// The variant with which the others are compared.
     pub baseline: String,
-    /// What is measured.
+    /// The requests, and the tool that makes and times them.
     pub load: Load,
     /// Commands that fail if something is wrong: a wrong answer, or a load that took another way. They run after a set-up's first
     /// trial, in the load's surroundings. If one fails, the set-up's trials do not count, and the run is no success.
@@ -127,7 +127,7 @@ pub struct When {
 pub struct User {
     /// In the user namespace of the run. If an ordinary user runs the lab, only 0 exists there.
     pub uid: u32,
-    /// As `uid`.
+    /// In the same user namespace.
     pub gid: u32,
 }
 
@@ -166,7 +166,7 @@ pub struct Check {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// What makes the load and measures it.
+    /// The program that makes the requests and times them.
     pub tool: Tool,
     /// A URL, or `ADDRESS:PORT`.
     #[serde(default)]

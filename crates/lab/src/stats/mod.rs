@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 /// A confidence interval, of a ratio or of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The lower end.
+    /// In the unit of what is estimated; as a ratio a plain factor, such as 0.97.
     pub low: f64,
-    /// The upper end.
+    /// Never less than `low`.
     pub high: f64,
 }
 
