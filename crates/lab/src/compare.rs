@@ -14,14 +14,20 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// What `lab compare` prints; with `--json` in this form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunComparison {
+    /// The first result given: what B is compared with.
     pub a: Side,
+    /// The second result given.
     pub b: Side,
+    /// Of the intervals: that of A's scenario.
     pub confidence: f64,
+    /// Cells in A's order, and in each the judged figures of both.
     pub lines: Vec<Line>,
-    /// Cells and variants that the other result lacks.
+    /// Cells and variants that B lacks, in words.
     pub only_a: Vec<String>,
+    /// Those that A lacks.
     pub only_b: Vec<String>,
     /// Differences between the surroundings of the two.
     pub warnings: Vec<String>,
@@ -30,20 +36,28 @@ pub struct RunComparison {
 /// Identifies a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
+    /// The scenario's name.
     pub scenario: String,
+    /// Of the Sidestep that measured.
     pub version: String,
+    /// When the run began, which tells runs of one scenario apart.
     pub begun: Timestamp,
 }
 
 /// One variant in one cell, for one figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
+    /// axis -> value
     pub cell: IndexMap<String, String>,
+    /// Its name, which must be the same in both runs.
     pub variant: String,
+    /// In A the other variants were compared with this one. A change of it has causes other than a variant's.
     pub baseline: bool,
+    /// Says the unit of `a` and `b`.
     pub figure: Figure,
-    /// Medians.
+    /// The median over A's trials, in seconds, bytes or a count.
     pub a: f64,
+    /// The median over B's trials.
     pub b: f64,
     /// B relative to A.
     pub comparison: Comparison,

@@ -2,8 +2,6 @@
 //!
 //! A *scenario* names processes, variants and a load. For each *cell* (a choice of values for its axes) every *round* has one
 //! *trial* of each variant, in random order. Variants are compared by the ratios of their trials in the same round.
-// Not everything is documented yet.
-#![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod cgroup;

@@ -13,6 +13,7 @@ impl Address {
         self.0.to_canonical()
     }
 
+    /// That of [`Address::ip`]: an IPv4-mapped address is V4.
     pub fn family(self) -> Family {
         Family::of(self.ip())
     }
@@ -21,13 +22,17 @@ impl Address {
 /// IP versions. A Service has backends of its own in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
+    /// For an [`Address`] also an IPv4-mapped one.
     V4,
+    /// For an [`Address`] only an IPv6 address that is not IPv4-mapped.
     V6,
 }
 
 impl Family {
+    /// IPv4 first, which is the order of a Service's tables.
     pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
 
+    /// Looks only at the form: an IPv4-mapped IPv6 address is V6 here, but V4 for [`Address::family`].
     pub fn of(ip: IpAddr) -> Family {
         if ip.is_ipv4() { Family::V4 } else { Family::V6 }
     }
@@ -65,11 +70,14 @@ impl fmt::Debug for Address {
 /// Where a backend listens.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
+    /// The backend's own address, not an address of its Service.
     pub address: Address,
+    /// In host order.
     pub port: u16,
 }
 
 impl Endpoint {
+    /// `ip` may be IPv4-mapped; `port` is in host order.
     pub fn new(ip: IpAddr, port: u16) -> Endpoint {
         Endpoint { address: ip.into(), port }
     }
@@ -87,9 +95,12 @@ impl fmt::Debug for Endpoint {
     }
 }
 
+/// The protocols that Services, capture and policies distinguish. SCTP is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
+    /// A backend is chosen, and rules are applied, once for each connection.
     Tcp,
+    /// The same is done for each connected socket, and for each datagram that is sent with an address.
     Udp,
 }
 
@@ -102,6 +113,7 @@ impl Protocol {
         }
     }
 
+    /// The inverse of [`Protocol::number`]. None: neither TCP nor UDP.
     pub fn from_number(number: u8) -> Option<Protocol> {
         [Protocol::Tcp, Protocol::Udp].into_iter().find(|protocol| protocol.number() == number)
     }

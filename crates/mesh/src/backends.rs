@@ -4,6 +4,7 @@ use crate::address::Endpoint;
 use crate::ranges::Numbers;
 use std::collections::HashMap;
 
+/// Counts for each endpoint how many lists contain it, so that its number is freed after the last one.
 #[derive(Debug)]
 pub struct Backends {
     numbers: Numbers,
@@ -20,7 +21,9 @@ struct Known {
 /// A backend's number, and whether the data plane still has to be told of the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbered {
+    /// Index in the data plane's table of backends; never 0.
     pub number: u32,
+    /// The number was just assigned: the caller must write the backend before any list refers to it.
     pub fresh: bool,
 }
 
@@ -29,13 +32,15 @@ pub struct Numbered {
 pub enum Heirloom {
     /// It is the endpoint's number.
     Known,
-    /// The endpoint has another number already, since the earlier process ended in the middle of a change. This one is in use too.
+    /// The endpoint has another number already, since the earlier process ended in the middle of a change. This one is in use,
+    /// too.
     Double,
     /// It is out of range, or in use already.
     Refused,
 }
 
 impl Backends {
+    /// `size`: the length of the data plane's table. Numbers 1 to `size` - 1 can be assigned.
     pub fn new(size: u32) -> Backends {
         Backends { numbers: Numbers::new(size), known: HashMap::new() }
     }
@@ -73,10 +78,12 @@ impl Backends {
         self.known.remove(endpoint).map(|known| known.number)
     }
 
+    /// Makes a number that `release` returned, or a double, available again.
     pub fn give(&mut self, number: u32) {
         self.numbers.give(number);
     }
 
+    /// None: no list contains the endpoint.
     pub fn number(&self, endpoint: &Endpoint) -> Option<u32> {
         self.known.get(endpoint).map(|known| known.number)
     }
@@ -89,9 +96,5 @@ impl Backends {
     /// How many backends there are.
     pub fn len(&self) -> usize {
         self.known.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
     }
 }

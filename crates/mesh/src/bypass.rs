@@ -17,10 +17,13 @@ use std::sync::Arc;
 /// Mirrors `enum bypass_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BypassFlags {
+    /// Clients that dial this address need no proxy.
     pub outbound: bool,
+    /// Servers at this address need no proxy.
     pub inbound: bool,
 }
 
+/// The bypass for all Services of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Frontends, and backends by their own addresses.
@@ -33,9 +36,19 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A pod that serves the Service requires its proxy.
-    Required { endpoint: Endpoint, pod: Name },
+    Required {
+        /// Where the pod serves the Service.
+        endpoint: Endpoint,
+        /// It, its namespace or a policy requires the proxy.
+        pod: Name,
+    },
     /// The endpoint also serves another Service, whose clients send through their proxies.
-    Shared { endpoint: Endpoint, service: Name },
+    Shared {
+        /// The endpoint of both Services.
+        endpoint: Endpoint,
+        /// It does not ask for the bypass, or only for its clients.
+        service: Name,
+    },
 }
 
 impl fmt::Display for Refusal {

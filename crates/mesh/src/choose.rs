@@ -8,21 +8,27 @@ use std::sync::Arc;
 /// This node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
+    /// As EndpointSlices name it in `nodeName`: the agent's setting `node-name`, or the host's name.
     pub name: Arc<str>,
-    /// `topology.kubernetes.io/zone`
+    /// The node's label `topology.kubernetes.io/zone`. None: hints for zones are ignored.
     pub zone: Option<Arc<str>>,
 }
 
 /// An endpoint of one port of a Service.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub(crate) struct Candidate<'a> {
+    /// The slice's address, with the number that the slice gives to the port's name.
     pub endpoint: Endpoint,
+    /// From the slice's annotation `sidestep.io/weights`; 1 by default. Used only if the Service asks for
+    /// weights.
     pub weight: u32,
+    /// Where its conditions and hints are.
     pub of: &'a SliceEndpoint,
 }
 
 impl Candidate<'_> {
-    pub fn is_local(&self, node: &Node) -> bool {
+    /// Whether it runs on this node. An endpoint without `nodeName` does not.
+    pub(crate) fn is_local(&self, node: &Node) -> bool {
         self.of.node.as_ref() == Some(&node.name)
     }
 
@@ -33,14 +39,14 @@ impl Candidate<'_> {
 
 /// The endpoints for policy Cluster: the ready ones that are near enough; if no endpoint is ready, those that terminate but
 /// still serve.
-pub fn cluster<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
+pub(crate) fn cluster<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
     let ready: Vec<_> = candidates.iter().filter(|c| c.of.ready).copied().collect();
     let near = near(&ready, node);
     if near.is_empty() { candidates.iter().filter(|c| c.is_draining()).copied().collect() } else { near }
 }
 
 /// The endpoints for policy Local: those on this node, by the same rule, but without topology hints.
-pub fn local<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
+pub(crate) fn local<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
     let mine: Vec<_> = candidates.iter().filter(|c| c.is_local(node)).copied().collect();
     let ready: Vec<_> = mine.iter().filter(|c| c.of.ready).copied().collect();
     if ready.is_empty() { mine.into_iter().filter(|c| c.is_draining()).collect() } else { ready }

@@ -14,9 +14,11 @@ pub struct Claim {
     pub is_external: bool,
     /// Creation time of the Service, RFC 3339.
     pub created: Arc<str>,
+    /// The port that claims; it decides between claims of the same age.
     pub key: Arc<PortKey>,
 }
 
+/// All claims, by frontend and by Service.
 #[derive(Debug, Default)]
 pub struct Claims {
     of_frontend: HashMap<FrontendKey, BTreeSet<Claim>>,
@@ -79,9 +81,5 @@ impl Claims {
     /// How many frontends there are.
     pub fn len(&self) -> usize {
         self.of_frontend.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.of_frontend.is_empty()
     }
 }

@@ -14,7 +14,9 @@ pub const REQUIRE_PROXY: &str = "sidestep.dev/require-proxy";
 pub struct Invalid {
     /// Such as `spec.ports[0].port`.
     pub path: String,
+    /// The value as Rust's `Debug` prints it: texts in quotation marks, `()` for a missing one.
     pub found: String,
+    /// Completes the sentence "... where ... is expected".
     pub expected: &'static str,
 }
 
@@ -26,6 +28,7 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
+/// The error is the first invalid field.
 pub type Result<T> = std::result::Result<T, Invalid>;
 
 pub(crate) fn invalid<T>(path: impl Into<String>, found: impl fmt::Debug, expected: &'static str) -> Result<T> {

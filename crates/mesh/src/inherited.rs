@@ -6,14 +6,18 @@ use crate::plane::{Existing, Frontend, FrontendKey, Member};
 use crate::ranges::{Numbers, Ranges};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+/// Entries that no present object uses yet. What remains when all objects are known is removed.
 #[derive(Debug, Default)]
 pub struct Inherited {
     /// Frontends that are still as the earlier process left them.
     pub frontends: HashMap<FrontendKey, Frontend>,
+    /// First element and length of each range of slots that these frontends refer to.
     pub ranges: HashSet<(u32, u32)>,
+    /// Endpoints that got their number from the earlier process, each with one user: this inheritance.
     pub backends: Vec<Endpoint>,
     /// Second numbers of backends that have two.
     pub doubles: Vec<u32>,
+    /// Members of Services that have not been programmed since.
     pub members: BTreeSet<Member>,
     /// Numbers that no present Service has taken over yet.
     pub services: HashSet<u32>,

@@ -11,11 +11,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// On a Service: `random`, `weighted` or `least-connections`.
-pub const SELECTION: &str = "sidestep.io/selection";
+const SELECTION: &str = "sidestep.io/selection";
 /// On an EndpointSlice: weights by address, such as `10.0.0.7=3,10.0.0.8=1`; the default is 1.
-pub const WEIGHTS: &str = "sidestep.io/weights";
+const WEIGHTS: &str = "sidestep.io/weights";
 /// On a Service whose connections need no proxy: `true`, `outbound` or `false`.
-pub const BYPASS_PROXY: &str = "sidestep.dev/bypass-proxy";
+const BYPASS_PROXY: &str = "sidestep.dev/bypass-proxy";
 /// Label of a slice: its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Label of a Service that another proxy implements; kube-proxy ignores such Services, too.
@@ -25,6 +25,7 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Kubernetes' default.
 const AFFINITY_SECONDS: i32 = 10_800;
 
+/// Annotations that cannot be read are reported in [`Service::left`] and ignored; another invalid field is an error.
 pub fn service(from: &core::Service) -> Result<Object> {
     let spec = from.spec.clone().unwrap_or_default();
     let mut left = Vec::new();

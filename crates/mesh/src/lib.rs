@@ -17,30 +17,28 @@
 //!
 //! Nothing here does I/O, except through the data plane's trait. The caller supplies the time.
 
-// Not everything is documented yet.
-#![allow(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod address;
-pub mod backends;
+mod backends;
 pub mod bypass;
 pub mod capture;
 pub mod choose;
-pub mod claims;
+mod claims;
 mod document;
 pub mod field;
-pub mod inherited;
+mod inherited;
 pub mod kubernetes;
-pub mod name;
+mod name;
 pub mod object;
-pub mod pending;
+mod pending;
 pub mod plane;
 pub mod pod;
 pub mod policy;
-pub mod ranges;
+mod ranges;
 pub mod reconcile;
 pub mod retired;
 pub mod state;
 pub mod table;
-pub mod vose_alias;
+mod vose_alias;
 pub mod yaml;

@@ -14,15 +14,22 @@ use std::sync::Arc;
 /// An object from a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
+    /// From a v1 Service.
     Service(Service),
+    /// From a discovery.k8s.io/v1 EndpointSlice.
     Slice(Slice),
+    /// From a document of kind Capture, which exists in files only.
     Capture(Box<Capture>),
+    /// From a v1 Pod.
     Pod(Pod),
+    /// From a v1 Namespace.
     Namespace(Namespace),
+    /// From a document of kind Policy.
     Policy(Policy),
 }
 
 impl Object {
+    /// Under which the [`State`](crate::state::State) keeps it: a second object with this key replaces it.
     pub fn key(&self) -> Key {
         match self {
             Object::Service(service) => Key::Service(service.name.clone()),
@@ -35,13 +42,20 @@ impl Object {
     }
 }
 
+/// Kind and name of an object. Printed with Kubernetes' name of the kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
+    /// A v1 Service.
     Service(Name),
+    /// An EndpointSlice, by its own name, not by its Service's.
     Slice(Name),
+    /// A document of kind Capture.
     Capture(Name),
+    /// A v1 Pod.
     Pod(Name),
+    /// A v1 Namespace; namespaces are in no namespace.
     Namespace(Arc<str>),
+    /// A document of kind Policy.
     Policy(Name),
 }
 
@@ -58,19 +72,24 @@ impl fmt::Display for Key {
     }
 }
 
+/// A v1 Service. Fields that do not matter for balancing are left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
+    /// From `metadata`.
     pub name: Name,
-    /// Empty for headless Services.
+    /// `spec.clusterIPs`, or `spec.clusterIP` alone; empty for headless Services.
     pub cluster_ips: Vec<IpAddr>,
+    /// `spec.externalIPs`
     pub external_ips: Vec<IpAddr>,
-    /// Addresses of load balancers for which the node answers itself.
+    /// `status.loadBalancer.ingress[].ip`, where the node answers itself: not with ipMode Proxy or loadBalancerSourceRanges.
     pub load_balancer_ips: Vec<IpAddr>,
+    /// `spec.ports` without SCTP. Empty if nothing is to be programmed, as for ExternalName.
     pub ports: Vec<Port>,
-    /// ClientIP affinity: seconds since the last use.
+    /// With `sessionAffinity: ClientIP`, how many seconds after the last use a client's backend is forgotten. None: no affinity.
     pub affinity_seconds: Option<u32>,
-    /// internalTrafficPolicy: Local
+    /// `internalTrafficPolicy: Local`: cluster IPs lead only to endpoints of the client's node.
     pub internal_local: bool,
+    /// The annotation `sidestep.io/selection`.
     pub selection: Selection,
     /// Which connections may bypass the proxies.
     pub bypass: Bypass,
@@ -81,15 +100,20 @@ pub struct Service {
     pub left: Vec<Skipped>,
 }
 
+/// An element of `spec.ports` of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Empty if the Service has only one.
+    /// Slices give the backends' port number under this name. Empty if the Service has only one port.
     pub name: Arc<str>,
+    /// TCP if the object names none.
     pub protocol: Protocol,
+    /// The number that clients dial at a cluster IP, external address or load balancer's address.
     pub port: u16,
+    /// The number that clients dial at an address of the node. None: the Service has no NodePort.
     pub node_port: Option<u16>,
 }
 
+/// How a backend is chosen for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
     /// All backends are equally likely.
@@ -104,47 +128,67 @@ pub enum Selection {
 /// Which connections of a Service may bypass the proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bypass {
+    /// `false`, and the default: all connections go through the proxies that capture them.
     #[default]
     Nobody,
-    /// The clients' side only: servers still receive through their proxies, in plain text. The first step to `Both`.
+    /// `outbound`, the clients' side only: servers still receive through their proxies, in plain text. The first step to `Both`.
     Clients,
+    /// `true`: clients and servers.
     Both,
 }
 
 /// A part of a Service, or of one of its slices, that is not programmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
+    /// Names the part, such as `port 5060` or an address.
     pub what: String,
+    /// The reason, in words that can follow a colon.
     pub why: &'static str,
 }
 
+/// A discovery.k8s.io/v1 EndpointSlice that belongs to a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
+    /// From `metadata`; not the Service's name.
     pub name: Name,
-    /// Its Service, in the same namespace.
+    /// Its Service, in the same namespace: the label `kubernetes.io/service-name`.
     pub service: Arc<str>,
+    /// Of the backends. SCTP ports, and ports without a number, are left out.
     pub ports: Vec<SlicePort>,
+    /// Without those at multicast and broadcast addresses. Whether they are ready does not matter here.
     pub endpoints: Vec<SliceEndpoint>,
-    /// By address; the default is 1.
+    /// The annotation `sidestep.io/weights`, by address; the default is 1, and 0 means no connections.
     pub weights: BTreeMap<IpAddr, u32>,
     /// Parts that are not used, and why; reported with its Service.
     pub left: Vec<Skipped>,
 }
 
+/// An element of a slice's `ports`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlicePort {
+    /// The name of the Service's port; empty as there.
     pub name: Arc<str>,
+    /// Must be the Service port's protocol as well.
     pub protocol: Protocol,
+    /// The number at which the backends listen.
     pub port: u16,
 }
 
+/// An element of a slice's `endpoints`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceEndpoint {
+    /// The first of `addresses`, which all reach the same pod.
     pub address: IpAddr,
+    /// `conditions.ready`; true if it is missing.
     pub ready: bool,
+    /// `conditions.serving`; true if it is missing. Stays true while a pod that terminates still answers.
     pub serving: bool,
+    /// `conditions.terminating`; false if it is missing.
     pub terminating: bool,
+    /// `nodeName`. None: it counts as local nowhere.
     pub node: Option<Arc<str>>,
+    /// `hints.forZones`: clients in these zones should use it. Empty: no hint.
     pub zone_hints: BTreeSet<Arc<str>>,
+    /// `hints.forNodes`: clients on these nodes should use it; outweighs `zone_hints`. Empty: no hint.
     pub node_hints: BTreeSet<Arc<str>>,
 }

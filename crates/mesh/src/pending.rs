@@ -9,8 +9,11 @@ use std::io;
 /// If the data plane refuses a part, everything is written again later, which does no harm.
 #[derive(Debug, Default)]
 pub struct Pending {
+    /// Numbers that were just assigned, whose counters must start at 0.
     pub services: Vec<u32>,
+    /// Backends with new numbers.
     pub backends: Vec<(u32, Endpoint)>,
+    /// New lists: index of the first slot, and the slots.
     pub slots: Vec<(u32, Vec<Slot>)>,
     /// Whether it is to be a member.
     pub members: BTreeMap<Member, bool>,

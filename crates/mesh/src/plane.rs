@@ -10,8 +10,11 @@ use std::io;
 pub struct FrontendKey {
     /// With [`Scope::Node`]: the unspecified address of its family.
     pub address: Address,
+    /// The dialled port, in host order.
     pub port: u16,
+    /// A TCP port and a UDP port of the same number are two frontends.
     pub protocol: Protocol,
+    /// Whether `address` counts.
     pub scope: Scope,
 }
 
@@ -24,6 +27,7 @@ impl fmt::Display for FrontendKey {
     }
 }
 
+/// At which addresses a frontend is reached. Mirrors `enum scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
     /// This one address.
@@ -35,14 +39,18 @@ pub enum Scope {
 /// What happens to a connection to a frontend. Mirrors `frontend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frontend {
+    /// Index of the counters; the same for all frontends of one [`PortKey`](crate::table::PortKey). Affinity and members use it
+    /// too.
     pub service: u32,
+    /// Index of the list's first slot.
     pub first: u32,
-    /// 0: connections are refused at once.
+    /// How many slots the list has. 0: connections are refused at once.
     pub count: u32,
-    /// 0: no affinity.
+    /// Seconds after its last use for which a client keeps its backend. 0: no affinity.
     pub affinity_seconds: u32,
     /// The `service` of the port's other traffic policy, with which it shares affinity. 0: none.
     pub sibling: u32,
+    /// The programs take two random backends and choose the one with fewer open connections.
     pub least_connections: bool,
     /// No program of the node may bind to it.
     pub held: bool,
@@ -51,7 +59,9 @@ pub struct Frontend {
 /// An element of a list of backends. Mirrors `slot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
+    /// Number of a backend.
     pub backend: u32,
+    /// Number of the backend that shares the slot; the same as `backend` if none does.
     pub other: u32,
     /// Random numbers up to this one choose `backend`, greater ones `other`.
     pub own: u32,
@@ -59,7 +69,7 @@ pub struct Slot {
 
 impl Slot {
     /// A slot that always chooses this backend.
-    pub fn own(backend: u32) -> Slot {
+    pub(crate) fn own(backend: u32) -> Slot {
         Slot { backend, other: backend, own: u32::MAX }
     }
 }
@@ -67,26 +77,35 @@ impl Slot {
 /// A backend that belongs to a Service. Kept only where choices are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
+    /// Number of the port, as [`Frontend::service`].
     pub service: u32,
+    /// The backend's number, as in a [`Slot`].
     pub backend: u32,
 }
 
-/// The capacity for each kind of entry.
+/// How many entries of each kind there can be, or are in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
+    /// Elements of all lists together.
     pub slots: u32,
+    /// Backends, each counted once. As a capacity it includes number 0, which is never used.
     pub backends: u32,
+    /// Numbers of ports of Services. As a capacity it includes number 0, which is never used.
     pub services: u32,
+    /// Addresses and ports at which Services are reached.
     pub frontends: u32,
+    /// Pairs of a Service and a backend, kept for ports that remember choices.
     pub members: u32,
 }
 
-/// What a data plane holds from an earlier process of the agent.
+/// What a data plane holds from an earlier process of the agent. Entries that cannot be read are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Existing {
+    /// In no particular order.
     pub frontends: Vec<(FrontendKey, Frontend)>,
     /// Backends that slots in use name.
     pub backends: Vec<(u32, Endpoint)>,
+    /// In no particular order; some may be of Services that no frontend names any more.
     pub members: Vec<Member>,
 }
 
@@ -96,15 +115,23 @@ pub struct Existing {
 /// Errors are those of the system calls behind it. After an error the tables are between old and new, every part of them is
 /// valid, and the same call may be repeated.
 pub trait DataPlane {
+    /// The capacities, which never change.
     fn sizes(&self) -> Sizes;
+    /// Asked once, before anything is written.
     fn existing(&mut self) -> io::Result<Existing>;
     /// Resets the counters of a number that is about to be given to another Service.
     fn clear_service(&mut self, service: u32) -> io::Result<()>;
+    /// Writes a backend under a number that no list refers to, or writes the same again.
     fn put_backend(&mut self, number: u32, endpoint: Endpoint) -> io::Result<()>;
+    /// Writes a list from index `first` on, over slots that no frontend refers to.
     fn put_slots(&mut self, first: u32, slots: &[Slot]) -> io::Result<()>;
+    /// Members that are there already are no error.
     fn put_members(&mut self, members: &[Member]) -> io::Result<()>;
+    /// Adds or replaces each of them atomically.
     fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()>;
+    /// Programs then treat them as ordinary addresses. Missing ones are no error.
     fn remove_frontends(&mut self, keys: &[FrontendKey]) -> io::Result<()>;
+    /// Remembered choices of these backends no longer count. Missing members are no error.
     fn remove_members(&mut self, members: &[Member]) -> io::Result<()>;
     /// Returns when no program still uses what a frontend referred to before the last change.
     fn wait_for_readers(&mut self) -> io::Result<()>;

@@ -9,24 +9,33 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// A v1 Pod, or a captured pod without such an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
+    /// From `metadata`.
     pub name: Name,
+    /// `metadata.labels`, from which the pod's identity is made.
     pub labels: Labels,
-    /// Empty for a pod that has ended or uses the node's network namespace: its addresses are others'.
+    /// `status.podIPs`. Empty for a pod that has ended or uses the node's network namespace: its addresses are others'.
     pub addresses: BTreeSet<IpAddr>,
+    /// `spec.nodeName`. None: not scheduled yet, or known from a document of kind Capture only.
     pub node: Option<Arc<str>>,
+    /// The annotation [`REQUIRE_PROXY`](field::REQUIRE_PROXY): its connections never bypass its proxy.
     pub requires_proxy: bool,
-    /// If known; else the namespace is found by the pod's addresses.
+    /// From a document of kind Capture. None: the namespace is found by the pod's addresses.
     pub netns: Option<Netns>,
 }
 
+/// A v1 Namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
+    /// `metadata.name`
     pub name: Arc<str>,
+    /// As [`Pod::requires_proxy`], for every pod in it.
     pub requires_proxy: bool,
 }
 
+/// The error is an address or annotation that cannot be read, or a missing name.
 pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
     let (spec, status) = (from.spec.as_ref(), from.status.as_ref());
     let has_ended = matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
@@ -44,13 +53,14 @@ pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
     })
 }
 
+/// The error is an annotation that cannot be read, or a missing name.
 pub fn namespace(from: &core::Namespace) -> Result<Namespace, Invalid> {
     let name = field::name(&from.metadata)?.name;
     Ok(Namespace { name, requires_proxy: requires_proxy(&from.metadata)? })
 }
 
 /// The pod of a Capture document.
-pub fn of_capture(capture: &Capture) -> Pod {
+pub(crate) fn of_capture(capture: &Capture) -> Pod {
     Pod {
         name: capture.name.clone(),
         labels: capture.labels.clone(),

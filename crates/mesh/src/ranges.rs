@@ -44,7 +44,7 @@ impl Ranges {
         true
     }
 
-    /// Frees a range that `take` returned.
+    /// Frees a range that was claimed.
     pub fn give(&mut self, first: u32, length: u32) {
         let (mut start, mut end) = (first, first + length);
         if let Some((&before, &long)) = self.free.range(..first).next_back() {
@@ -81,6 +81,7 @@ impl Numbers {
         Numbers { given_back: BTreeSet::new(), next: 1, size }
     }
 
+    /// A number that was given back, the smallest first, else the next new one. None: all are in use.
     pub fn claim(&mut self) -> Option<u32> {
         self.given_back.pop_first().or_else(|| {
             let number = self.next;
@@ -103,6 +104,7 @@ impl Numbers {
         self.given_back.remove(&number)
     }
 
+    /// Frees a number that was claimed.
     pub fn give(&mut self, number: u32) {
         let fresh = self.given_back.insert(number);
         debug_assert!(fresh && number < self.next, "a number was freed twice");

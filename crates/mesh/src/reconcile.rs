@@ -46,11 +46,13 @@ pub struct Reconciler {
 /// One port of a Service, as it is in the maps.
 #[derive(Clone, Debug)]
 pub struct Programmed {
+    /// As in `table`; shared with claims and problems.
     pub key: Arc<PortKey>,
     /// Index of its counters.
     pub service: u32,
     /// Number of the port's other traffic policy; 0: none.
     sibling: u32,
+    /// What the port was programmed from.
     pub table: PortTable,
     /// Where the list is in the array of slots.
     slots: SlotRange,
@@ -86,9 +88,19 @@ impl Programmed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Another Service has this address and port.
-    Taken { frontend: FrontendKey, owner: Arc<PortKey> },
-    /// The data plane is full; `what`: "slots", "backends", "services", "frontends" or "members".
-    Full { port: Arc<PortKey>, what: &'static str },
+    Taken {
+        /// What both claim.
+        frontend: FrontendKey,
+        /// The port that has it.
+        owner: Arc<PortKey>,
+    },
+    /// The data plane is full. The port is tried again when room is freed.
+    Full {
+        /// Left to the kernel, or still as an earlier process of the agent programmed it.
+        port: Arc<PortKey>,
+        /// "slots", "backends", "services", "frontends" or "members".
+        what: &'static str,
+    },
 }
 
 /// Consequences of a change for sockets.
@@ -205,6 +217,7 @@ impl Reconciler {
         self.node = node;
     }
 
+    /// The node whose endpoints count as local.
     pub fn node(&self) -> &Node {
         &self.node
     }

@@ -5,11 +5,14 @@
 pub struct Garbage {
     /// First element and length.
     pub ranges: Vec<(u32, u32)>,
+    /// Numbers of backends without users.
     pub backends: Vec<u32>,
+    /// Numbers of ports of Services that are gone.
     pub services: Vec<u32>,
 }
 
 impl Garbage {
+    /// Whether nothing would be freed.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty() && self.backends.is_empty() && self.services.is_empty()
     }
@@ -25,12 +28,14 @@ impl Garbage {
 /// length lets one wait for readers serve everything that was replaced in this time.
 pub const REST_NS: u64 = 1_000_000_000;
 
+/// Garbage by the time of its replacement, the oldest first.
 #[derive(Debug, Default)]
 pub struct Retired {
     waiting: Vec<(u64, Garbage)>,
 }
 
 impl Retired {
+    /// `now_ns` must not be before that of an earlier call.
     pub fn add(&mut self, now_ns: u64, garbage: Garbage) {
         if !garbage.is_empty() {
             self.waiting.push((now_ns, garbage));

@@ -8,6 +8,7 @@ use crate::policy::rules::Policy;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+/// Knows nothing of this node: what the objects mean here is decided by [`table`](crate::table) and the plans.
 #[derive(Debug, Default)]
 pub struct State {
     services: HashMap<Name, Service>,
@@ -23,7 +24,9 @@ pub struct State {
 /// A change that a source reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
+    /// The object is new, or has changed, or is reported again unchanged.
     Put(Object),
+    /// An object that is not known is no error.
     Delete(Key),
     /// All objects: those that are not in the list are gone.
     All(Vec<Object>),
@@ -32,7 +35,9 @@ pub enum Change {
 /// What a change may affect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
+    /// Those whose ports must be programmed again; some may be gone.
     pub services: BTreeSet<Name>,
+    /// Captured pods whose document is new, changed or gone.
     pub captures: BTreeSet<Name>,
     /// Policies, or the identities of addresses.
     pub policy: bool,
@@ -157,6 +162,7 @@ impl State {
         owner
     }
 
+    /// None: it does not exist, though slices may name it.
     pub fn service(&self, name: &Name) -> Option<&Service> {
         self.services.get(name)
     }
@@ -176,6 +182,7 @@ impl State {
         self.slices_of.get(service).into_iter().flatten().filter_map(|name| self.slices.get(name)).collect()
     }
 
+    /// The document of kind Capture of this name.
     pub fn capture(&self, name: &Name) -> Option<&Capture> {
         self.captures.get(name)
     }
@@ -200,6 +207,7 @@ impl State {
         pods
     }
 
+    /// None: no source has reported it, as with files that have none.
     pub fn namespace(&self, name: &str) -> Option<&Namespace> {
         self.namespaces.get(name)
     }

@@ -12,16 +12,22 @@ use std::sync::Arc;
 /// A port of a Service in one family and with one traffic policy: the unit that has its own backends, counters and affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortKey {
+    /// Whose port it is.
     pub service: Name,
+    /// The port's name in the Service; empty if the Service has only one.
     pub port: Arc<str>,
+    /// One Service may have a TCP port and a UDP port of the same number.
     pub protocol: Protocol,
+    /// Of the frontends and of the backends: connections do not change family.
     pub family: Family,
+    /// Local only with `internalTrafficPolicy: Local`, and then only for the cluster IPs.
     pub policy: Policy,
 }
 
 /// The traffic policy: which endpoints serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
+    /// Those of all nodes.
     Cluster,
     /// Those of this node.
     Local,
@@ -29,7 +35,7 @@ pub enum Policy {
 
 impl PortKey {
     /// Whether it is the same port with the other traffic policy.
-    pub fn is_sibling(&self, other: &PortKey) -> bool {
+    pub(crate) fn is_sibling(&self, other: &PortKey) -> bool {
         self.policy != other.policy && PortKey { policy: other.policy, ..self.clone() } == *other
     }
 }
@@ -47,19 +53,24 @@ impl fmt::Display for PortKey {
 /// The port's frontends, and the backends behind all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortTable {
+    /// Says which part of the Service this is.
     pub key: PortKey,
+    /// As [`Service::affinity_seconds`]; 0: no affinity.
     pub affinity_seconds: u32,
+    /// How a backend is chosen from `list`.
     pub selection: Selection,
+    /// Each once. Another Service may own some of them. Never empty.
     pub frontends: Vec<FrontendKey>,
     /// Frontends to which no program of the node may bind: NodePorts and external addresses. Cluster IPs and load balancers'
     /// addresses are not among them: a program may serve there if it has added the address to the node itself.
     pub held: BTreeSet<FrontendKey>,
+    /// Ordered by address. Empty: connections are refused.
     pub list: Vec<Backend>,
 }
 
 impl PortTable {
     /// Whether choices are remembered: for datagrams, and with affinity.
-    pub fn remembers(&self) -> bool {
+    pub(crate) fn remembers(&self) -> bool {
         self.key.protocol == Protocol::Udp || self.affinity_seconds > 0
     }
 
@@ -69,15 +80,18 @@ impl PortTable {
     }
 }
 
+/// An endpoint that serves on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backend {
+    /// Each appears once in a list.
     pub endpoint: Endpoint,
+    /// Share of the connections, relative to the others; 1 unless the Service asks for weights. Never 0.
     pub weight: u32,
 }
 
 /// The tables of a Service: one for each port, each family in which it has a cluster IP, and each traffic policy. In a family
 /// without a cluster IP its external addresses do not count. Tables without a frontend are left out.
-pub fn of(service: &Service, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
+pub(crate) fn of(service: &Service, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
     let has_address = |family: &Family| service.cluster_ips.iter().any(|ip| Family::of(*ip) == *family);
     let families: Vec<Family> = Family::BOTH.into_iter().filter(has_address).collect();
     let each = service.ports.iter().flat_map(|port| families.iter().map(move |family| (port, *family)));
@@ -136,7 +150,7 @@ fn outside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
 }
 
 /// All endpoints of the Service, ready or not.
-pub fn every_endpoint(service: &Service, slices: &[&Slice], protocol: Protocol) -> BTreeSet<Endpoint> {
+pub(crate) fn every_endpoint(service: &Service, slices: &[&Slice], protocol: Protocol) -> BTreeSet<Endpoint> {
     let ports = service.ports.iter().filter(|port| port.protocol == protocol);
     let each = ports.flat_map(|port| Family::BOTH.map(|family| (port, family)));
     let of = each.flat_map(|(port, family)| slices.iter().flat_map(move |slice| of_slice(port, family, slice)));

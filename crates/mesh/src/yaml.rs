@@ -21,6 +21,7 @@ pub struct Wrong {
     pub document: usize,
     /// Such as `spec.ports[0].port`; empty for the document as a whole.
     pub path: String,
+    /// What is wrong there, without the path.
     pub what: String,
 }
 

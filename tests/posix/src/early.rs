@@ -14,6 +14,7 @@ unsafe extern "C" {
 /// Number of bytes that were exchanged before main.
 pub const PINGS: usize = 2;
 
+/// Exchanges the warm-up's bytes over the connection that was made before main, and closes it.
 pub fn run() {
     process::die_with_parent();
     // SAFETY: an integer that nobody writes any more.

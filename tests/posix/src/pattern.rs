@@ -22,12 +22,14 @@ fn unmix(mut z: u64) -> u64 {
 const INDEX_BITS: u32 = 40;
 const STREAMS: u64 = 1 << 12;
 
+/// The contents of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pattern {
     stream: u64,
 }
 
 impl Pattern {
+    /// Each direction of each connection of a case has a number of its own, from 1 on.
     pub fn new(stream: u64) -> Pattern {
         assert!((1..STREAMS).contains(&stream), "stream numbers are 1 to {STREAMS}");
         Pattern { stream }
@@ -48,6 +50,7 @@ impl Pattern {
         }
     }
 
+    /// `n` bytes from position `at` on.
     pub fn bytes(self, at: u64, n: usize) -> Vec<u8> {
         let mut buf = vec![0; n];
         self.fill(at, &mut buf);

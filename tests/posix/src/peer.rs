@@ -5,7 +5,7 @@
 //! receives and panics at a wrong one. The case then sees the channel close, and panics as well.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 
 use crate::spawn;
@@ -138,19 +138,5 @@ impl Drop for Peer {
         if !std::thread::panicking() {
             assert_eq!(ended, Ended::Exit(0), "the peer process failed");
         }
-    }
-}
-
-impl Peer {
-    /// Forgets the puppet without waiting, in a forked child: the puppet is the parent's.
-    pub fn disown(mut self) {
-        self.ended = true;
-    }
-
-    /// Returns the descriptor of our end of the channel (for a case that closes all descriptors).
-    pub fn into_channel(mut self) -> Fd {
-        self.ended = true;
-        let stream = self.channel.get_ref().try_clone().expect("copy the channel");
-        stream.into_raw_fd()
     }
 }

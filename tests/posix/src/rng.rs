@@ -1,12 +1,15 @@
 //! Pseudo-random choices that repeat for the same seed (splitmix64).
 
+/// The seed and the number of earlier choices determine every choice.
 pub struct Rng(u64);
 
 impl Rng {
+    /// Any seed is good, 0 too.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
+    /// Any 64-bit number, all equally likely.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         crate::pattern::mix(self.0)
@@ -17,6 +20,7 @@ impl Rng {
         self.number() % limit
     }
 
+    /// All elements are equally likely; panics if there are none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }

@@ -8,6 +8,7 @@ pub(super) struct Command;
 /// One timed run of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
+    /// From the start of the process to its end.
     pub took: Duration,
     /// Whether it ended with status 0.
     pub succeeded: bool,

@@ -6,7 +6,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
+/// Why a tool cannot do a job, or its run has no outcome.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum LoadError {
     /// The tool has no such option.
     #[error("{} has no {what}; {instead}", tool.name())]

@@ -16,20 +16,26 @@ pub enum OpenLoop {
 /// How a tool limits its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
+    /// Any number of seconds, with fractions.
     Any,
+    /// A fraction of a second is refused.
     WholeSeconds,
     /// It has no clock, and only counts requests.
     None,
 }
 
+/// What one tool can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Whether a rate can be given, and when latencies then begin.
     pub open_loop: OpenLoop,
+    /// Which durations can be given.
     pub clock: Clock,
     /// Whether it can stop after a number of requests.
     pub counts: bool,
     /// Whether the size of its requests can be chosen.
     pub body: bool,
+    /// Whether it can use more than one.
     pub many_connections: bool,
     /// What a reader of its figures must know.
     pub notes: &'static [&'static str],

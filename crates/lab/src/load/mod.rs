@@ -19,7 +19,8 @@ pub use command::Execution;
 pub use error::LoadError;
 pub use limits::{Clock, Limits, OpenLoop};
 pub use outcome::{Latencies, Outcome};
-pub use programs::{find_program, install_hint, require_program};
+pub(crate) use programs::find_program;
+pub use programs::require_program;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -27,13 +28,21 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
+    /// HTTP/1.1, in a closed loop only.
     Wrk,
+    /// HTTP/1.1 and 2; at a rate, latencies begin when a request was due.
     Oha,
+    /// HTTP/2, or 1.1 with `--h1`; of the package nghttp2.
     H2load,
+    /// Redis commands, in a closed loop; it sends a number of requests instead of stopping after a time.
     RedisBenchmark,
+    /// A stream of blocks in one direction, each of which counts as a request; it has no latencies.
     Iperf3,
+    /// Messages on one TCP connection.
     Sockperf,
+    /// HTTP/1.1, also at a rate.
     Fortio,
+    /// HTTP/1.1 and 2, also at a rate, by a generated script.
     K6,
     /// A command line that measures by itself.
     Json,
@@ -44,14 +53,17 @@ pub enum Tool {
 /// One run of a load, with all templates filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
+    /// Which program to start. Each uses only some of the following fields.
     pub tool: Tool,
     /// A URL for HTTP tools, `ADDRESS:PORT` for the others; empty if the command line contains it.
     pub target: String,
+    /// At least 1; they exist at the same time.
     pub connections: u32,
     /// Threads of the tool, where it has such an option.
     pub threads: u32,
     /// Requests a second of an open loop, over all connections; None: each connection sends when it has its answer.
     pub rate: Option<f64>,
+    /// Duration of the measurement; not used if the job ends by `requests`.
     pub seconds: f64,
     /// Bytes in a request, for tools that send any.
     pub body: Option<u64>,

@@ -29,6 +29,7 @@ pub struct Outcome {
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
+    /// Empty; it grows with the values.
     pub fn new() -> Latencies {
         Latencies(Histogram::new(3).expect("HdrHistogram supports three digits"))
     }
@@ -48,10 +49,12 @@ impl Latencies {
         }
     }
 
+    /// Records all requests of the other histogram here as well.
     pub fn add(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("the histogram grows by itself");
     }
 
+    /// How many requests were recorded.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
@@ -61,10 +64,12 @@ impl Latencies {
         self.0.value_at_percentile(percent)
     }
 
+    /// In nanoseconds; 0 if nothing was recorded.
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
 
+    /// In nanoseconds, rounded up to three significant digits; 0 if nothing was recorded.
     pub fn max(&self) -> u64 {
         self.0.max()
     }

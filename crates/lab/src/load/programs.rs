@@ -39,7 +39,7 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// The command line that installs a program.
-pub fn install_hint(name: &str) -> String {
+fn install_hint(name: &str) -> String {
     match name {
         "oha" | "fortio" => "tools/install-deps lab".to_owned(),
         "k6" => "tools/install-deps lab-k6".to_owned(),

@@ -7,6 +7,7 @@ use procfs::process::Stat;
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
+/// The processes whose costs are added up under one name of the scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
     /// A cgroup v2 directory, with all below it.

@@ -5,7 +5,9 @@ use crate::result::{Disturbance, Usage};
 /// Limits for other load, as parts of the machine's whole capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calm {
+    /// CPU time that the hypervisor gave to others.
     pub steal: f64,
+    /// CPU time of processes that are not the scenario's.
     pub foreign: f64,
 }
 

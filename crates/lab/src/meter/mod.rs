@@ -12,9 +12,10 @@ mod processors;
 mod spent;
 mod tree;
 
-pub use account::{Account, members, spent};
+pub use account::Account;
+pub(crate) use account::{members, spent};
 pub use calls::why_no_calls;
-pub use calm::Calm;
+pub(crate) use calm::Calm;
 pub(crate) use processors::processors;
 
 use crate::result::{ProcessUsage, Usage};
@@ -60,6 +61,7 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// Starts counting, and a thread that watches the CPU. System calls are not counted where perf events are not permitted.
     pub fn begin(watched: &Watched) -> Meter {
         Meter {
             foreign: Foreign::now(watched),

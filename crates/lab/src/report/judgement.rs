@@ -14,14 +14,19 @@ use serde::{Deserialize, Serialize};
 pub struct Judgement {
     /// The scenario's name.
     pub scenario: String,
+    /// The question that the scenario answers.
     pub about: String,
     /// The command line.
     pub command: String,
     /// Sidestep's version.
     pub version: String,
+    /// When the run began.
     pub begun: Timestamp,
+    /// How long the run took, with everything that is not measured.
     pub seconds: f64,
+    /// Why it ended: after a time limit intervals may be too wide.
     pub ended: Ended,
+    /// Where it was measured; results of two machines cannot be compared.
     pub machine: Machine,
     /// Confidence of the intervals: 0.95.
     pub confidence: f64,
@@ -29,9 +34,12 @@ pub struct Judgement {
     pub precision: f64,
     /// The judged figures, the most important ones first.
     pub judged: Vec<Figure>,
+    /// The judged figures by cell, then figure, then variant; then those that are compared with published ones.
     pub lines: Vec<Line>,
+    /// In the scenario's order; empty if it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Reached>,
+    /// What a reader must know, such as variants that could not take part.
     pub notes: Vec<String>,
 }
 
@@ -48,13 +56,19 @@ pub struct Reached {
 /// One variant in one cell for one figure that is judged or is compared with a published one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
+    /// axis -> value; empty if the scenario has no axes.
     pub cell: IndexMap<String, String>,
+    /// Says the unit of `median` and `interval`.
     pub figure: Figure,
+    /// Its name in the scenario.
     pub variant: String,
+    /// The others are compared with this variant.
     pub baseline: bool,
+    /// The baseline a second time: any difference from it is an error of the measurement.
     pub control: bool,
-    /// In seconds, bytes or a count.
+    /// Over the trials that count, in seconds, bytes or a count. None: too few trials.
     pub median: Option<f64>,
+    /// The confidence interval of `median`, in the same unit.
     pub interval: Option<Interval>,
     /// Absent for the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,6 +76,7 @@ pub struct Line {
 }
 
 impl Judgement {
+    /// Judges all trials again; nothing is stored in the run but the trials.
     pub fn of(run: &Run) -> Judgement {
         let findings = Findings::of(run);
         let scenario = &run.scenario;
@@ -101,6 +116,7 @@ impl Judgement {
         fitting.next().is_none().then_some(line)
     }
 
+    /// The name of the variant with which the others are compared. None: there are no lines.
     pub fn baseline(&self) -> Option<&str> {
         self.lines.iter().find(|line| line.baseline).map(|line| line.variant.as_str())
     }
@@ -110,6 +126,7 @@ impl Judgement {
         self.decisive().filter(|line| !line.control).filter_map(|line| Some((line, line.beside.as_ref()?)))
     }
 
+    /// The lines of the judged figures, with the baseline's and the control's.
     pub fn decisive(&self) -> impl Iterator<Item = &Line> {
         self.lines.iter().filter(|line| self.judged.contains(&line.figure))
     }

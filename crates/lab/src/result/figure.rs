@@ -3,6 +3,7 @@
 use super::Trial;
 use serde::{Deserialize, Serialize};
 
+/// A quantity of a trial. Scenarios and results name it in kebab case, such as `machine-cpu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
@@ -10,12 +11,19 @@ pub enum Figure {
     Rate,
     /// Bytes of payload a second.
     Throughput,
+    /// Mean latency of a request, in seconds; so are the percentiles that follow.
     Mean,
+    /// The median latency.
     P50,
+    /// Three of four requests took at most so long.
     P75,
+    /// 90 % of the requests took at most so long.
     P90,
+    /// 95 % of the requests took at most so long.
     P95,
+    /// 99 % of the requests took at most so long.
     P99,
+    /// 99.9 % of the requests took at most so long.
     P999,
     /// CPU time of all processes of the scenario, for each request.
     Cpu,
@@ -25,6 +33,7 @@ pub enum Figure {
     HighestCpu,
     /// Context switches of the whole machine, for each request.
     Switches,
+    /// System calls of the whole machine, for each request; missing where they cannot be counted.
     Calls,
     /// Time in soft interrupts, for each request.
     Softirq,
@@ -32,13 +41,17 @@ pub enum Figure {
     Memory,
 }
 
+/// Which values of a figure are preferable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
+    /// Rates and throughput.
     Higher,
+    /// Times and costs.
     Lower,
 }
 
 impl Figure {
+    /// In the order in which reports show them, after the judged ones.
     pub const ALL: [Figure; 16] = [
         Figure::Rate,
         Figure::Throughput,
@@ -58,6 +71,7 @@ impl Figure {
         Figure::Memory,
     ];
 
+    /// The name in reports, for readers.
     pub fn title(self) -> &'static str {
         match self {
             Figure::Rate => "requests/s",
@@ -79,6 +93,7 @@ impl Figure {
         }
     }
 
+    /// Higher for rates and throughput, lower for everything else.
     pub fn better(self) -> Better {
         match self {
             Figure::Rate | Figure::Throughput => Better::Higher,

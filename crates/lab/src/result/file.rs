@@ -9,6 +9,7 @@ use std::{fs, io};
 
 /// Why a result could not be read. Each message names the file and says what to do.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ReadError {
     #[error("{}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
@@ -28,6 +29,7 @@ pub enum ReadError {
     Broken { path: PathBuf, source: serde_path_to_error::Error<serde_json::Error> },
 }
 
+/// Reads a file that [`write()`] has written.
 pub fn read(path: &Path) -> Result<Run, ReadError> {
     let name = || path.to_path_buf();
     if path.exists() && !path.is_file() {

@@ -15,6 +15,7 @@ pub struct Goal {
     /// The variants with which it is compared, each separately. Empty: the figures are taken by themselves.
     #[serde(default)]
     pub beside: Vec<String>,
+    /// The goal is reached only if all of them reach the limit.
     pub figures: Vec<Figure>,
     /// In a comparison: by what factor it may be worse. 1.03 allows 3 % more latency, and 1/1.03 of a rate.
     /// By itself: the value that the figure must not be worse than, in seconds, bytes or a count.

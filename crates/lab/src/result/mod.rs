@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the file's layout.
 pub const FORMAT: u32 = 1;
 
+/// The content of a result file. Reports are computed from it, and so is `lab compare`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// `FORMAT`
@@ -31,18 +32,23 @@ pub struct Run {
     pub version: String,
     /// The command line.
     pub command: Vec<String>,
+    /// When the run began.
     pub begun: Timestamp,
+    /// How long the run took, with everything that is not measured.
     pub seconds: f64,
     /// Why the run ended.
     pub ended: Ended,
     /// The seed of the trials' order.
     pub seed: u64,
+    /// Where it was measured.
     pub machine: Machine,
     /// All programs that were started, by name.
     pub programs: IndexMap<String, Program>,
+    /// From the scenario's file, so that a report needs no other file.
     pub scenario: About,
     /// In the scenario's order; the control is last.
     pub variants: Vec<Variant>,
+    /// In the scenario's order; cells that were given up are among them.
     pub cells: Vec<Cell>,
     /// What a reader must know: variants that could not take part, cells that were given up.
     pub notes: Vec<String>,
@@ -51,6 +57,7 @@ pub struct Run {
     pub wrong: Vec<String>,
 }
 
+/// Why no further rounds were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
@@ -58,13 +65,16 @@ pub enum Ended {
     Done,
     /// The time limit was reached.
     TimeLimit,
+    /// By Ctrl-C: the trial under way was dropped. Also what a run says that was killed.
     Interrupted,
 }
 
 /// The parts of the scenario that reports need.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
+    /// The scenario's name.
     pub name: String,
+    /// The question that it answers.
     pub about: String,
     /// The whole file, as read.
     pub text: String,
@@ -74,8 +84,10 @@ pub struct About {
     pub precision: f64,
     /// Confidence of the intervals: 0.95.
     pub confidence: f64,
+    /// Limits that the report compares the result with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
+    /// As in the scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
@@ -86,6 +98,7 @@ pub struct About {
 pub struct Published {
     /// Title, authors, year.
     pub source: String,
+    /// Where the source can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The machine and software of the experiment.
@@ -106,22 +119,27 @@ pub struct PublishedFigure {
     pub what: String,
     /// As published, with its unit: `9.2 ms`.
     pub baseline: String,
+    /// With what the authors propose, as published.
     pub improved: String,
     /// As published or calculated: `-71 %`.
     pub change: String,
     /// The cell with which it is compared: values of axes. Empty: none.
     #[serde(default)]
     pub cell: IndexMap<String, String>,
-    /// The variant with which it is compared, and the figure.
+    /// The variant with which it is compared. None: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
+    /// None: there is no figure of the lab like it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<Figure>,
 }
 
+/// A variant of the scenario as reports need it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Variant {
+    /// From the scenario; the control is called `BASELINE (again)`.
     pub name: String,
+    /// What it is, in a sentence.
     pub about: String,
     /// The variant with which all others are compared.
     pub baseline: bool,
@@ -147,15 +165,19 @@ pub struct Cell {
 /// One load on one variant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trial {
+    /// One of [`Run::variants`].
     pub variant: String,
+    /// From 0. Trials of the same round are compared with each other.
     pub round: u32,
     /// Seconds since the run's beginning.
     pub at: f64,
     /// None: the trial failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+    /// Why there is no outcome, in words. None: the trial succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Costs during the trial; zero if it failed early.
     pub usage: Usage,
     /// Evidence that the load took this variant's way: bytes of the load tool's connections by ring, bytes spliced.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
@@ -172,7 +194,9 @@ pub struct Trial {
 #[derive(Debug, thiserror::Error)]
 #[error("--baseline: '{name}' is none of {}", known.join(", "))]
 pub struct NoVariant {
+    /// What the option said.
     pub name: String,
+    /// The result's variants.
     pub known: Vec<String>,
 }
 

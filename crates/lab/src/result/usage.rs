@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+/// What the meter counted from the beginning of a trial's load to its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Length of the measurement.
@@ -27,16 +28,19 @@ pub struct Usage {
     pub foreign: Option<f64>,
 }
 
+/// Costs of a process of the scenario with its children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUsage {
-    /// Seconds in user space and in the kernel.
+    /// Seconds of CPU in user space.
     pub user: f64,
+    /// Seconds of CPU in the kernel.
     pub system: f64,
     /// Bytes of the process and its children in the middle of the trial; shared pages count proportionally.
     pub memory: u64,
 }
 
 impl ProcessUsage {
+    /// Seconds of CPU in user space and in the kernel.
     pub fn cpu(&self) -> f64 {
         self.user + self.system
     }
@@ -45,8 +49,9 @@ impl ProcessUsage {
 /// Why a trial is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// As parts of the machine's whole capacity.
+    /// CPU time that the hypervisor gave to others, as a part of the machine's whole capacity.
     pub steal: f64,
+    /// CPU time of processes that are not the scenario's, as such a part.
     pub foreign: f64,
 }
 

@@ -11,6 +11,7 @@ use std::process::ExitStatus;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum Failure {
     #[error(transparent)]
     Wrong(#[from] WrongError),
@@ -23,6 +24,7 @@ pub enum Failure {
 
 /// The scenario or an option is invalid: nothing was started.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum WrongError {
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -40,6 +42,7 @@ pub enum WrongError {
 
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum RunError {
     #[error(transparent)]
     File(#[from] FileError),
@@ -69,6 +72,7 @@ pub enum RunError {
 
 /// Why a command of `prepare` could not be started.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum PrepareError {
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -78,6 +82,7 @@ pub enum PrepareError {
 
 /// Why a trial has no figures.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum TrialError {
     #[error(transparent)]
     Environment(#[from] EnvironmentError),

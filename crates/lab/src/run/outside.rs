@@ -19,10 +19,15 @@ pub const WRONG: i32 = 2;
 
 /// A scenario, and how to run it.
 pub struct Request {
+    /// Already checked and, with `--quick`, shortened.
     pub scenario: Scenario,
+    /// The scenario's file as read, for the result.
     pub text: String,
+    /// Of the order of the trials in each round.
     pub seed: u64,
+    /// Whether each variant is sampled after the measurement.
     pub profile: bool,
+    /// The result file. It must be writable: see [`may_write`](crate::result::may_write).
     pub out: PathBuf,
 }
 
@@ -56,7 +61,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Sends the order. The first Ctrl-C ends the run after its trial, the second one at once, by closing the pipe.
+/// Sends the order. The first Ctrl-C drops the trial under way and ends the run, the second one ends it at once, by closing the
+/// pipe.
 fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), RunError> {
     let line = serde_json::to_string(order).map_err(RunError::Order)?;
     writeln!(pipe, "{line}").map_err(RunError::WriteOrder)?;

@@ -6,8 +6,9 @@ use crate::load::Tool;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
-/// Names with a meaning in every scenario: the load, and the namespace that always exists.
+/// The load tool among the processes; no process of a scenario may have this name.
 pub const LOAD: &str = "load";
+/// The network namespace that always exists.
 pub const NODE: &str = "node";
 
 /// Runs before anything is started. Templates are checked when they are filled, in every cell.

@@ -6,6 +6,7 @@ use crate::result::Figure;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
+/// The scenario's `design`; a missing field has the value of the default.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Design {
@@ -13,17 +14,21 @@ pub struct Design {
     pub judge: Vec<Figure>,
     /// Half the width of a sufficiently narrow interval, relative to the ratio.
     pub precision: f64,
+    /// Of the intervals, as a part of 1.
     pub confidence: f64,
+    /// How many rounds each cell has at least, however precise it is.
     pub least_rounds: u32,
+    /// How many rounds each cell has at most.
     pub most_rounds: u32,
     /// Time limit for the run.
     pub limit: SignedDuration,
+    /// How long a set-up's processes live.
     pub restart: Restart,
     /// Whether the baseline takes part twice.
     pub control: bool,
-    /// A trial is repeated if the hypervisor took more than `steal`, or foreign programs more than `foreign`, of the machine's
-    /// capacity.
+    /// A trial is repeated if the hypervisor took more than this part of the machine's capacity.
     pub steal: f64,
+    /// A trial is repeated if programs that are not the scenario's took more than this part of the machine's capacity.
     pub foreign: f64,
     /// A trial has failed if more than this part of its requests failed: error answers are quick.
     pub errors: f64,
@@ -55,5 +60,6 @@ pub enum Restart {
     Trial,
     /// After so many rounds: all set-ups exist at the same time.
     Rounds(u32),
+    /// Every set-up exists until the run ends.
     Never,
 }

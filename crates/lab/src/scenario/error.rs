@@ -3,7 +3,9 @@
 use crate::error::FileError;
 use crate::load::Tool;
 
+/// Why there is no scenario to run.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ScenarioError {
     #[error(transparent)]
     File(#[from] FileError),
@@ -18,9 +20,11 @@ pub enum ScenarioError {
     Field(#[from] FieldError),
 }
 
+/// The name of a scenario that does not come with Sidestep.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no scenario of that name: give one of {}, or a file that ends in .yaml", known.join(", "))]
 pub struct NotShipped {
+    /// Names of those that do.
     pub known: Vec<&'static str>,
 }
 
@@ -33,7 +37,9 @@ pub struct FieldError {
     mistake: Mistake,
 }
 
+/// What is wrong with a field. Some messages need the field's name before them.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum Mistake {
     #[error("'{name}' is none of {}", known.join(", "))]
     NoneOf { name: String, known: Vec<String> },
@@ -89,6 +95,7 @@ fn located(path: &str, error: &yaml_serde::Error) -> String {
 
 /// A template that cannot be filled in.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum TemplateError {
     #[error("'${{{rest}' has no closing brace")]
     NotClosed { rest: String },
@@ -100,6 +107,7 @@ pub enum TemplateError {
 
 /// A text that its field does not permit.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum TextError {
     #[error("'{0}' is not UID or UID:GID, in numbers")]
     User(String),

@@ -10,7 +10,7 @@ mod text;
 mod variant;
 
 pub use cells::Values;
-pub use check::{LOAD, NODE};
+pub(crate) use check::{LOAD, NODE};
 pub use design::{Design, Restart};
 pub use error::{FieldError, NotShipped, ScenarioError, TemplateError};
 pub use read::{parse, read};
@@ -24,12 +24,15 @@ use indexmap::IndexMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
+/// A scenario's file. Its fields are the keys of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
+    /// As in the file's name.
     pub name: String,
     /// The question that it answers.
     pub about: String,
+    /// The experiment that it reproduces. None: it is one of our own.
     #[serde(default)]
     pub published: Option<Published>,
     /// axis -> its values; each combination is a cell.
@@ -53,11 +56,14 @@ pub struct Scenario {
     /// Commands that run in each set-up before its rules are loaded and its processes are started.
     #[serde(default)]
     pub setup: Vec<Setup>,
+    /// By name, in the order in which they are started.
     #[serde(default)]
     pub processes: IndexMap<String, Process>,
+    /// By name, in the order of reports.
     pub variants: IndexMap<String, Variant>,
     /// The variant with which the others are compared.
     pub baseline: String,
+    /// The requests, and the tool that makes and times them.
     pub load: Load,
     /// Commands that fail if something is wrong: a wrong answer, or a load that took another way. They run after a set-up's first
     /// trial, in the load's surroundings. If one fails, the set-up's trials do not count, and the run is no success.
@@ -66,6 +72,7 @@ pub struct Scenario {
     /// Goals; the report says whether they were reached.
     #[serde(default)]
     pub goals: Vec<Goal>,
+    /// How often everything is measured.
     #[serde(default)]
     pub design: Design,
     /// What `--quick` changes.
@@ -79,6 +86,7 @@ pub struct Scenario {
 pub struct Process {
     /// Program and arguments.
     pub run: Vec<Text>,
+    /// Environment variables, added to the lab's own; they outweigh those of the variant.
     #[serde(default)]
     pub env: IndexMap<String, Text>,
     /// Its network namespace; `node` by default.
@@ -105,6 +113,7 @@ pub struct Process {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct When {
+    /// Names of variants.
     #[serde(default)]
     pub variants: Vec<String>,
     /// axis -> values
@@ -112,10 +121,13 @@ pub struct When {
     pub cells: IndexMap<String, Vec<Text>>,
 }
 
+/// Whose rights a program has. `UID` alone means the group of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Text", into = "String")]
 pub struct User {
+    /// In the user namespace of the run. If an ordinary user runs the lab, only 0 exists there.
     pub uid: u32,
+    /// In the same user namespace.
     pub gid: u32,
 }
 
@@ -134,33 +146,41 @@ pub struct Ready {
     pub seconds: Option<Text>,
 }
 
+/// Has either `run` or `moved`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
+    /// Program and arguments; succeeds with exit status 0. Empty: `moved` counts.
     #[serde(default)]
     pub run: Vec<Text>,
     /// Instead of a command: ways that bytes of the trial's load must have taken, as results name them (`by ring`, `spliced in
     /// pod`).
     #[serde(default)]
     pub moved: Vec<String>,
+    /// The variants and cells in which it is made.
     #[serde(default)]
     pub when: When,
 }
 
+/// The scenario's `load`: a [`Job`](crate::load::Job) before its templates are filled in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
+    /// The program that makes the requests and times them.
     pub tool: Tool,
     /// A URL, or `ADDRESS:PORT`.
     #[serde(default)]
     pub target: Text,
+    /// How many exist at the same time; 1 by default.
     #[serde(default = "one")]
     pub connections: Text,
+    /// Threads of the tool, where it has such an option; 1 by default.
     #[serde(default = "one")]
     pub threads: Text,
     /// Requests a second of an open loop; if absent or 0, connections wait for their answers.
     #[serde(default)]
     pub rate: Option<Text>,
+    /// Duration of a measurement; 2 by default.
     #[serde(default = "two")]
     pub seconds: Text,
     /// Seconds of warm-up by the same load, before each measurement.
@@ -169,21 +189,28 @@ pub struct Load {
     /// Seconds that the tool may take longer, to start and to get its last answers; then it is killed, and the trial has failed.
     #[serde(default = "patience")]
     pub patience: Text,
+    /// Bytes in a request, for tools that send any.
     #[serde(default)]
     pub body: Option<Text>,
+    /// Ends the measurement instead of `seconds`.
     #[serde(default)]
     pub requests: Option<Text>,
+    /// Further options of the tool, put before the target.
     #[serde(default)]
     pub options: Vec<Text>,
     /// For the tools `command` and `json`: program and arguments.
     #[serde(default)]
     pub command: Vec<Text>,
+    /// Environment variables, as those of a process.
     #[serde(default)]
     pub env: IndexMap<String, Text>,
+    /// The tool's network namespace; `node` by default.
     #[serde(default)]
     pub namespace: Option<String>,
+    /// In the form of taskset(1); by default all.
     #[serde(default)]
     pub cpus: Option<Text>,
+    /// Whose rights the tool has; by default the lab's.
     #[serde(default)]
     pub user: Option<User>,
 }
@@ -204,21 +231,29 @@ fn warm() -> Text {
     Text::from("0.3")
 }
 
+/// Empty fields leave the scenario as it is, except where a default is named.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
+    /// New values of the axes that it names.
     #[serde(default)]
     pub axes: IndexMap<String, Vec<Text>>,
+    /// The variants that remain; the baseline must be among them. Empty: all.
     #[serde(default)]
     pub variants: Vec<String>,
+    /// For [`Load::seconds`]; 1 by default.
     #[serde(default)]
     pub seconds: Option<Text>,
+    /// For [`Load::warmup`]; 0.2 by default.
     #[serde(default)]
     pub warmup: Option<Text>,
+    /// For [`Design::least_rounds`]; 6 by default.
     #[serde(default)]
     pub least_rounds: Option<u32>,
+    /// For [`Design::most_rounds`]; 6 by default.
     #[serde(default)]
     pub most_rounds: Option<u32>,
+    /// For [`Design::limit`]; 2 minutes by default.
     #[serde(default)]
     pub limit: Option<SignedDuration>,
 }
@@ -291,6 +326,7 @@ impl Scenario {
 }
 
 impl When {
+    /// Whether it applies to this variant in this cell.
     pub fn holds(&self, variant: &str, cell: &Values) -> bool {
         let variant = self.variants.is_empty() || self.variants.iter().any(|each| each == variant);
         variant && cells::among(&self.cells, cell)

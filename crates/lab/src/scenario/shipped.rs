@@ -38,6 +38,7 @@ scenarios![
     "hosts",
 ];
 
+/// The text of the scenario of this name; the error lists all names.
 pub fn find(name: &str) -> Result<&'static str, NotShipped> {
     let found = shipped().iter().find(|(each, _)| *each == name);
     found.map(|(_, text)| *text).ok_or_else(|| NotShipped { known: shipped().iter().map(|(each, _)| *each).collect() })

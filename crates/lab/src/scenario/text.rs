@@ -13,6 +13,7 @@ use std::fmt;
 pub struct Text(String);
 
 impl Text {
+    /// The template itself, with nothing replaced.
     pub fn raw(&self) -> &str {
         &self.0
     }
@@ -79,10 +80,12 @@ fn short(text: &str) -> String {
 pub struct Scope(IndexMap<String, String>);
 
 impl Scope {
+    /// The value may be a template. It replaces an earlier value of the name.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
     }
 
+    /// Sets each name to its unfilled template.
     pub fn layer(&mut self, values: &IndexMap<String, Text>) {
         for (name, value) in values {
             self.set(name, value.raw());

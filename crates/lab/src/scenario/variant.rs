@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
+    /// What it is, in a sentence, for reports.
     pub about: String,
     /// Override the scenario's own.
     #[serde(default)]
@@ -22,16 +23,22 @@ pub struct Variant {
     /// Words before the command of every program, and of the load.
     #[serde(default)]
     pub prefix: Vec<Text>,
+    /// Environment variables of every program, of the load, and of the commands of `setup`.
     #[serde(default)]
     pub env: IndexMap<String, Text>,
+    /// None: no program runs under Sidestep.
     #[serde(default)]
     pub rings: Option<Rings>,
+    /// Loaded in this order, after `setup` and before the processes are started.
     #[serde(default)]
     pub iptables: Vec<Iptables>,
+    /// One for each captured namespace.
     #[serde(default)]
     pub capture: Vec<Capture>,
+    /// Each with programs and settings of its own.
     #[serde(default)]
     pub splice: Vec<Splice>,
+    /// None: no agent runs.
     #[serde(default)]
     pub agent: Option<Agent>,
     /// In addition to the scenario's own.
@@ -43,6 +50,7 @@ pub struct Variant {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Need {
+    /// Program and arguments.
     pub run: Vec<Text>,
     /// The note if it fails: `this kernel has no IPVS`.
     pub otherwise: String,
@@ -67,8 +75,10 @@ pub struct Rings {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Iptables {
+    /// Where the rules are loaded; `node` by default.
     #[serde(default)]
     pub namespace: Option<String>,
+    /// Input of iptables-restore(8).
     #[serde(default)]
     pub rules: Text,
     /// Rules that match nothing, for `${fill}` in `rules`.
@@ -79,10 +89,13 @@ pub struct Iptables {
     pub backend: Option<String>,
 }
 
+/// Rules that make a chain as long as on a busy node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fill {
+    /// The chain to which they are appended.
     pub chain: Text,
+    /// How many there are.
     pub count: Text,
 }
 
@@ -90,6 +103,7 @@ pub struct Fill {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capture {
+    /// The pod: one of the scenario's namespaces.
     pub namespace: String,
     /// Options, named as those of istio-iptables.
     #[serde(default)]
@@ -100,9 +114,12 @@ pub struct Capture {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Splice {
+    /// Whose connections are spliced; by default those of all namespaces of the set-up.
     #[serde(default)]
     pub namespace: Option<String>,
+    /// Values of `--port`: the ports at which servers listen.
     pub ports: Vec<Text>,
+    /// Further options of `sidestep splice`.
     #[serde(default)]
     pub options: Vec<Text>,
 }
@@ -117,19 +134,24 @@ pub struct Agent {
     /// Pods that the agent captures.
     #[serde(default)]
     pub capture: Vec<Capture>,
+    /// Further options of `sidestep agent`.
     #[serde(default)]
     pub options: Vec<Text>,
 }
 
+/// A command that prepares a set-up; if it fails, the trials of the set-up fail.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
+    /// Program and arguments.
     pub run: Vec<Text>,
+    /// Where it runs; `node` by default.
     #[serde(default)]
     pub namespace: Option<String>,
 }
 
 impl Variant {
+    /// Whether [`Variant::cells`] permits this cell.
     pub fn takes_part_in(&self, cell: &Values) -> bool {
         cells::among(&self.cells, cell)
     }

@@ -24,13 +24,20 @@ pub fn spread(values: &[f64]) -> f64 {
     median(&mut distances) / 0.674_489_750_196_082
 }
 
+/// Percentiles of a variant's trials, in the unit of the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoxPlot {
+    /// End of the lower whisker.
     pub p5: f64,
+    /// Lower end of the box.
     pub p25: f64,
+    /// The line in the box.
     pub median: f64,
+    /// Of all values, outliers too.
     pub mean: f64,
+    /// Upper end of the box.
     pub p75: f64,
+    /// End of the upper whisker.
     pub p95: f64,
 }
 

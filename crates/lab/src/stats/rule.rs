@@ -18,13 +18,16 @@
 
 use super::{Comparison, half_width};
 
+/// Taken from a scenario's [`Design`](crate::scenario::Design).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// Half the width of a sufficiently narrow interval, relative to the ratio.
     pub precision: f64,
     /// Confidence of the comparisons' intervals.
     pub confidence: f64,
+    /// A cell with fewer rounds goes on, however precise it is.
     pub least_rounds: usize,
+    /// A comparison with so many rounds counts as precise.
     pub most_rounds: usize,
 }
 

@@ -5,10 +5,12 @@ use super::rules::Rules;
 use super::text::{Result, Text};
 use std::collections::BTreeMap;
 
-pub const TRAFFIC: &str = "traffic.sidecar.istio.io/";
-pub const INTERCEPTION_MODE: &str = "sidecar.istio.io/interceptionMode";
+/// Prefix of the annotations whose names `KNOWN` lists. Any other name with this prefix is an error.
+const TRAFFIC: &str = "traffic.sidecar.istio.io/";
+/// How Istio redirects: only REDIRECT, or nothing, is accepted.
+const INTERCEPTION_MODE: &str = "sidecar.istio.io/interceptionMode";
 /// The newer name of `kubevirtInterfaces`. If both are there, this one counts.
-pub const VIRTUAL_INTERFACES: &str = "istio.io/reroute-virtual-interfaces";
+const VIRTUAL_INTERFACES: &str = "istio.io/reroute-virtual-interfaces";
 
 const KNOWN: [&str; 8] = [
     "includeInboundPorts",

@@ -2,9 +2,13 @@
 
 use super::rules::{InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
 
+/// Where Envoy accepts what its pod sends.
 pub const OUTBOUND_PORT: u16 = 15001;
+/// Where Envoy accepts what its pod receives.
 pub const INBOUND_PORT: u16 = 15006;
+/// Where Envoy accepts HBONE, the tunnel protocol of Istio's ambient mode.
 pub const TUNNEL_PORT: u16 = 15008;
+/// Where Istio's agent in the pod answers captured DNS queries.
 pub const DNS_PORT: u16 = 15053;
 /// User and group id of the proxy.
 pub const PROXY: u32 = 1337;

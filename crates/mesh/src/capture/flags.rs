@@ -37,6 +37,7 @@ pub struct Flags {
     pub istio_local_outbound_ports_exclude: String,
     /// `-k`
     pub kube_virt_interfaces: String,
+    /// Captures DNS: queries to the name servers of resolv.conf, or to all servers with `capture_all_dns`.
     pub redirect_dns: bool,
     /// Counts only with `redirect_dns`.
     pub capture_all_dns: bool,
@@ -48,8 +49,11 @@ pub struct Flags {
     pub outbound_ipv4_loopback_cidr: String,
 }
 
+/// Environment variable: groups whose connections are captured, by number or name; `*`, the default: all.
 pub const OWNER_GROUPS: &str = "ISTIO_OUTBOUND_OWNER_GROUPS";
+/// Environment variable: groups whose connections are not captured. Counts only if all are included.
 pub const OWNER_GROUPS_EXCLUDE: &str = "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE";
+/// Environment variable: which addresses count as loopback. Only its default, 127.0.0.1/32, is accepted.
 pub const LOOPBACK_CIDR: &str = "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR";
 
 const LOOPBACK: &str = "127.0.0.1/32";
@@ -89,7 +93,9 @@ impl Default for Flags {
 pub struct FlagContext<'a> {
     /// The text of resolv.conf, which matters where DNS is captured for its name servers only.
     pub resolv_conf: &'a str,
+    /// The uid of a user name. None: there is no such user.
     pub user: &'a dyn Fn(&str) -> Option<u32>,
+    /// The gid of a group name. None: there is no such group.
     pub group: &'a dyn Fn(&str) -> Option<u32>,
 }
 
@@ -99,6 +105,8 @@ impl FlagContext<'_> {
 }
 
 impl Flags {
+    /// Reads the values. `without_proxy` has no flag in istio-iptables. The error names the first flag or variable with an
+    /// invalid value.
     pub fn rules(&self, context: &FlagContext, without_proxy: WithoutProxy) -> Result<Rules> {
         flag("--istio-inbound-interception-mode", &self.istio_inbound_interception_mode).mode()?;
         self.check_loopback()?;

@@ -7,10 +7,13 @@ use std::net::SocketAddr;
 /// Connections over `lo` do not count: they were decided on when they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound<'a> {
+    /// The interface by which it arrives.
     pub interface: &'a str,
+    /// What the client dialled. The address counts only for virtual interfaces; `::ffff:a.b.c.d` is IPv4.
     pub destination: SocketAddr,
 }
 
+/// Applies the lines INPUT 1 to 4 of the [table](super).
 pub fn verdict(rules: &Rules, probe: &Inbound) -> Verdict {
     let at = |interfaces: &[String]| interfaces.iter().any(|name| name == probe.interface);
     let (rule, action) = if at(&rules.virtual_interfaces) {

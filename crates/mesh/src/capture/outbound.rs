@@ -5,8 +5,10 @@ use super::verdict::{Action, Rule, Verdict};
 use crate::address::Protocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// A TCP connection, a connected UDP socket or a single datagram that a program of the pod sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound<'a> {
+    /// UDP is captured only as DNS.
     pub protocol: Protocol,
     /// The address that the program dials; `::ffff:a.b.c.d` is IPv4, and an unspecified address means loopback.
     pub destination: SocketAddr,
@@ -16,6 +18,7 @@ pub struct Outbound<'a> {
     pub interface: &'a str,
     /// Owner of the socket's file, not of the process that uses it. [`NOBODY`] if the socket has no file.
     pub uid: u32,
+    /// As `uid`, for the group.
     pub gid: u32,
 }
 
@@ -29,6 +32,7 @@ const PASSTHROUGH: [IpAddr; 2] =
 /// The addresses at which programs of a pod call each other.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
+/// Applies the lines OUTPUT 1 to 11 of the [table](super).
 pub fn verdict(rules: &Rules, probe: &Outbound) -> Verdict {
     let facts = Facts::new(rules, probe);
     let (rule, action) = facts

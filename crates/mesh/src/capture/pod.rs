@@ -15,20 +15,27 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
-pub const API_VERSION: &str = "sidestep.dev/v1";
-pub const KIND: &str = "Capture";
+/// `apiVersion` of all kinds of documents that Sidestep defines.
+pub(crate) const API_VERSION: &str = "sidestep.dev/v1";
+/// `kind` of a document that describes a captured pod.
+pub(crate) const KIND: &str = "Capture";
 
+/// A document of kind Capture, checked and with defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
+    /// From `metadata`. If it is also the name of a Pod object, the document is about that pod.
     pub name: Name,
+    /// From `spec.netns`. Not opened yet: it need not exist.
     pub netns: Netns,
-    /// Below the agent's cgroup root, or absolute.
+    /// From `spec.cgroup`: below the agent's cgroup, or absolute. Only checked to be in that cgroup. None: anywhere.
     pub cgroup: Option<PathBuf>,
     /// The addresses that the namespace must have. Empty: any.
     pub addresses: Vec<IpAddr>,
+    /// From `metadata.labels`, for policies.
     pub labels: Labels,
     /// The pod's connections never bypass its proxy.
     pub requires_proxy: bool,
+    /// From the annotations, `spec.proxy` and `spec.dns`.
     pub rules: Rules,
 }
 
@@ -37,6 +44,7 @@ pub struct Capture {
 pub enum Netns {
     /// By a name in `/run/netns`.
     Name(String),
+    /// By an absolute path, such as a bind mount of a namespace.
     Path(PathBuf),
     /// By a process.
     Pid(u32),
@@ -69,10 +77,10 @@ impl fmt::Display for Netns {
     }
 }
 
-/// The document's `spec`.
+/// A document of kind Capture, as written.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Document {
+pub(crate) struct Document {
     #[serde(rename = "apiVersion")]
     _api_version: String,
     #[serde(rename = "kind")]
@@ -135,7 +143,8 @@ impl Visitor<'_> for AnyWord {
     }
 }
 
-pub fn capture(from: Document) -> Result<Capture> {
+/// Checks a document and fills in Istio's defaults. The error names the first invalid field or annotation.
+pub(crate) fn capture(from: Document) -> Result<Capture> {
     let name = field::name(&from.metadata)?;
     let (labels, requires_proxy) = (field::labels(&from.metadata), field::requires_proxy(&from.metadata)?);
     let annotations: BTreeMap<_, _> = from.metadata.annotations.unwrap_or_default();

@@ -8,22 +8,34 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Mirrors `enum set_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SetKind {
+    /// Users of the proxy.
     Uid,
+    /// Groups of the proxy.
     Gid,
+    /// Groups that are not captured, with [`Flags::groups_all_but`]; else those that are.
     Group,
+    /// excludeOutboundPorts
     ExcludedPort,
+    /// includeOutboundPorts
     IncludedPort,
+    /// Ports of the pod that are not captured, with [`Flags::inbound_all_but`]; else those that are.
     InboundPort,
+    /// Numbers of interfaces. They depend on the network namespace, unlike all of the above.
     ExcludedInterface,
+    /// Numbers of interfaces, likewise.
     VirtualInterface,
 }
 
 /// Mirrors `enum range_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RangeKind {
+    /// includeOutboundIPRanges, unless it is `*`.
     Included,
+    /// excludeOutboundIPRanges
     Excluded,
+    /// Name servers whose queries are captured, unless all are.
     Resolver,
+    /// Routes of the network namespace; the only kind that has a value.
     Route,
 }
 
@@ -43,23 +55,36 @@ pub struct RouteEntry {
 /// Mirrors `enum pod_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
+    /// [`WithoutProxy::Pass`]
     pub pass_without_proxy: bool,
+    /// includeOutboundIPRanges is `*`.
     pub all_ranges: bool,
+    /// includeOutboundIPRanges names a loopback range.
     pub loopback_included: bool,
+    /// Says what [`SetKind::InboundPort`] lists.
     pub inbound_all_but: bool,
+    /// Says what [`SetKind::Group`] lists.
     pub groups_all_but: bool,
+    /// DNS is captured.
     pub dns: bool,
+    /// DNS to any server is captured; else only to those of [`RangeKind::Resolver`]. Only with `dns`.
     pub dns_all: bool,
 }
 
 /// The values of a single pod. Mirrors `struct pod`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scalars {
+    /// Which of the tables count, and what they list.
     pub flags: Flags,
+    /// The proxy's first user: the only one that line OUTPUT 4b tests, as all others are "not this user". None: no users.
     pub first_uid: Option<u32>,
+    /// Likewise the proxy's first group.
     pub first_gid: Option<u32>,
+    /// In host order, as all ports here.
     pub outbound_port: u16,
+    /// As [`Rules::inbound_port`].
     pub inbound_port: u16,
+    /// As [`Rules::tunnel_port`].
     pub tunnel_port: u16,
     /// 0 without DNS.
     pub dns_port: u16,
@@ -68,7 +93,9 @@ pub struct Scalars {
 /// Table entries that several pods may share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entries {
+    /// Uids, gids, ports or interface numbers, by kind.
     pub sets: BTreeSet<(SetKind, u32)>,
+    /// The value is None except for [`RangeKind::Route`].
     pub ranges: BTreeMap<(RangeKind, IpNet), Option<RouteEntry>>,
 }
 
@@ -79,6 +106,7 @@ impl std::hash::Hash for RouteEntry {
 }
 
 impl Rules {
+    /// The part of the rules that is stored with the pod itself.
     pub fn scalars(&self) -> Scalars {
         Scalars {
             flags: Flags {
@@ -111,6 +139,7 @@ impl Rules {
         }
     }
 
+    /// The part of the rules that pods with equal rules share. Interfaces are missing: see [`PodNetwork::entries`].
     pub fn entries(&self) -> Entries {
         let (OwnerGroups::AllBut(groups) | OwnerGroups::Only(groups)) = &self.owner_groups;
         let (InboundPorts::AllBut(inbound) | InboundPorts::Only(inbound)) = &self.inbound_ports;
@@ -152,9 +181,11 @@ impl Rules {
 pub struct PodNetwork {
     /// Numbers of its interfaces, by name.
     pub interfaces: BTreeMap<String, u32>,
+    /// Addresses of all its interfaces, the loopback's too.
     pub addresses: BTreeSet<IpAddr>,
     /// Broadcast addresses of its networks.
     pub broadcasts: BTreeSet<IpAddr>,
+    /// By destination, one for each: of several the one that the kernel prefers, by table and metric.
     pub routes: Vec<(IpNet, Route)>,
 }
 
@@ -163,14 +194,19 @@ pub struct PodNetwork {
 pub enum Route {
     /// To this namespace itself.
     Local {
+        /// The source address that the kernel takes if the program has bound none.
         source: IpAddr,
     },
+    /// To another host, directly or by a gateway.
     By {
+        /// Number of the outgoing interface.
         interface: u32,
+        /// As for `Local`.
         source: IpAddr,
     },
     /// `error` is the errno of connect(2).
     Nowhere {
+        /// Such as EHOSTUNREACH for an unreachable route.
         error: u16,
     },
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+/// What the kernel's programs decide, by the same rules; `sidestep explain` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
+    /// Where the connection goes.
     pub action: Action,
     /// The first rule that matched.
     pub rule: Rule,
@@ -12,16 +14,19 @@ pub struct Verdict {
 /// What happens to a connection. The number is the port of the pod's loopback address to which it is redirected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// To the dialled address, without the proxy.
     Bypass,
     /// To the proxy's port for outbound connections.
     Outbound(u16),
     /// To the proxy's port for inbound connections.
     Inbound(u16),
+    /// To the port of the pod's DNS proxy.
     Dns(u16),
 }
 
 /// The lines of the [table](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // Their texts say it.
 pub enum Rule {
     OutputInterface,
     OutputExcludedPort,

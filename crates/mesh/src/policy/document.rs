@@ -9,13 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-pub const KIND: &str = "Policy";
+/// `kind` of such a document; `apiVersion` is that of [`Capture`](crate::capture::pod::API_VERSION).
+pub(crate) const KIND: &str = "Policy";
 
 type Result<T> = std::result::Result<T, Invalid>;
 
 /// The document as written.
 #[derive(Deserialize)]
-pub struct Document {
+pub(crate) struct Document {
     #[serde(rename = "apiVersion")]
     _api_version: String,
     #[serde(rename = "kind")]
@@ -96,7 +97,8 @@ struct RuleSpec {
     ports: Option<Vec<PortSpec>>,
 }
 
-pub fn policy(from: Document) -> Result<Policy> {
+/// Checks the document. The error is the first invalid field.
+pub(crate) fn policy(from: Document) -> Result<Policy> {
     let (name, spec) = (field::name(&from.metadata)?, from.spec);
     let egress = spec.egress.into_iter().enumerate().map(|(i, rule)| RuleSpec {
         path: format!("spec.egress[{i}]"),

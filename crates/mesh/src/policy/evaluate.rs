@@ -9,9 +9,11 @@ use std::net::IpAddr;
 /// A connection of a pod that leaves the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection<'a> {
+    /// As seen by the pod whose policies are evaluated: Ingress if it accepts the connection.
     pub direction: Direction,
     /// Address of the other end, after a Service's address was exchanged for a backend's.
     pub peer: IpAddr,
+    /// What is known of the other end by its address.
     pub who: Who<'a>,
     /// None: neither TCP nor UDP. Rules that name ports do not match it.
     pub protocol: Option<Protocol>,
@@ -22,21 +24,29 @@ pub struct Connection<'a> {
 /// The other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who<'a> {
+    /// A pod of any node.
     Pod(&'a Identity),
+    /// This node: its own addresses, and programs in its network namespace.
     Node,
+    /// Only rules about addresses can name it.
     Unknown,
 }
 
+/// What the policies in force decide, and what those in dry run would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evaluation {
+    /// By the policies in force only.
     pub outcome: Outcome,
     /// The connection is allowed, but would be denied if policies in dry run were in force.
     pub would_be_denied: bool,
 }
 
+/// Whether the connection is let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// Some rule or default allows it, and none denies it; or no policy concerns it.
     Allowed,
+    /// The value says what the denied side notices.
     Denied(OnDeny),
 }
 
@@ -98,7 +108,8 @@ fn denied_by<'a>(policies: impl Iterator<Item = &'a Policy>) -> Outcome {
 }
 
 impl Rule {
-    pub fn fits(&self, connection: &Connection) -> bool {
+    /// Whether peers and ports match. The direction is not checked: a rule does not know its own.
+    pub(crate) fn fits(&self, connection: &Connection) -> bool {
         let port = |ports: &super::rules::Ports| {
             connection.protocol.is_some_and(|protocol| ports.contains(protocol, connection.port))
         };
@@ -124,9 +135,11 @@ impl Peer {
 /// A rule that matches a connection, or a default that applies: explains an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit<'a> {
+    /// The policy that contains the rule or has the default.
     pub policy: &'a Name,
     /// Index in the policy's list. None: the policy's default.
     pub rule: Option<usize>,
+    /// What this rule or default alone says.
     pub action: Action,
     /// The policy is in dry run.
     pub dry_run: bool,

@@ -5,20 +5,24 @@ use super::rules::{Labels, Pods, has_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// All that policies can know of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
+    /// Where the pod is: equal labels in two namespaces are two identities.
     pub namespace: Arc<str>,
+    /// The pod's labels without those that differ from one rollout or pod to the next.
     pub labels: Labels,
 }
 
-/// Mirrors `IDENTITY_UNKNOWN` and `IDENTITY_NODE`.
+/// No pod, or one that is not known yet. As the peer of a rule it stands for anybody. Mirrors `IDENTITY_UNKNOWN`.
 pub const UNKNOWN: u32 = 0;
+/// This node itself. Mirrors `IDENTITY_NODE`.
 pub const NODE: u32 = 1;
 /// The first number for pods.
 pub const FIRST: u32 = 16;
 
 /// Labels that controllers give to one generation of pods, or to one pod: with them every rollout would change identities.
-pub const IGNORED: [&str; 8] = [
+pub(crate) const IGNORED: [&str; 8] = [
     "pod-template-hash",
     "pod-template-generation",
     "controller-revision-hash",
@@ -30,12 +34,14 @@ pub const IGNORED: [&str; 8] = [
 ];
 
 impl Identity {
+    /// `labels` are all labels of the pod; those that every rollout would change are left out.
     pub fn new(namespace: &str, labels: &Labels) -> Identity {
         let known = labels.iter().filter(|(key, _)| !IGNORED.contains(&&***key));
         Identity { namespace: namespace.into(), labels: known.map(|(k, v)| (k.clone(), v.clone())).collect() }
     }
 
-    pub fn is_one_of(&self, pods: &Pods) -> bool {
+    /// Whether a selector matches pods of this identity.
+    pub(crate) fn is_one_of(&self, pods: &Pods) -> bool {
         pods.namespace.as_ref().is_none_or(|namespace| *namespace == self.namespace)
             && has_all(&self.labels, &pods.labels)
     }
@@ -60,6 +66,7 @@ impl Identities {
         Identities { numbers: BTreeMap::new(), next: last.saturating_add(1).max(FIRST) }
     }
 
+    /// Assigns the next number to an identity that has none.
     pub fn number(&mut self, of: Identity) -> u32 {
         *self.numbers.entry(of).or_insert_with(|| {
             let number = self.next;
@@ -69,14 +76,17 @@ impl Identities {
         })
     }
 
+    /// The identity's number. None: it has none yet, or was forgotten.
     pub fn get(&self, of: &Identity) -> Option<u32> {
         self.numbers.get(of).copied()
     }
 
+    /// The identity with this number. None: none has it, or it is one of the reserved numbers below [`FIRST`].
     pub fn name(&self, number: u32) -> Option<&Identity> {
         self.iter().find(|(_, its)| *its == number).map(|(identity, _)| identity)
     }
 
+    /// All identities with their numbers, ordered by namespace and labels.
     pub fn iter(&self) -> impl Iterator<Item = (&Identity, u32)> {
         self.numbers.iter().map(|(identity, number)| (identity, *number))
     }

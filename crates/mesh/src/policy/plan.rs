@@ -11,8 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// What the data plane needs for all policies of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
+    /// Of all pods of the cluster, and of the node itself, by address.
     pub identities: BTreeMap<Address, Known>,
     /// Pods that policies select.
     pub pods: BTreeMap<Name, Planned>,
@@ -21,12 +23,16 @@ pub struct Plan {
 /// The identity of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
+    /// Number in [`Identities`], or [`NODE`].
     pub identity: u32,
+    /// Connections with this address never bypass the proxy; see [`requires_proxy`].
     pub requires_proxy: bool,
 }
 
+/// A pod of this node whose connections must be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
+    /// Says where its network namespace is found.
     pub pod: Pod,
     /// Shared by pods of one kind.
     pub compiled: Arc<Compiled>,

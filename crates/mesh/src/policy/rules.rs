@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+/// As in Kubernetes: key and value, both texts.
 pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
 
+/// A document of kind Policy, checked and with defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// A policy selects pods of its own namespace.
@@ -19,29 +21,38 @@ pub struct Policy {
     pub defaults: BySide<Option<Action>>,
     /// The policy only counts and reports.
     pub dry_run: bool,
+    /// For this policy's denials. If several policies deny a connection, one that drops suffices.
     pub on_deny: OnDeny,
     /// The selected pods' connections never bypass their proxy.
     pub requires_proxy: bool,
+    /// In the document's order, which does not matter for the outcome.
     pub rules: BySide<Vec<Rule>>,
 }
 
 /// A value for each direction, as seen by the pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BySide<T> {
+    /// For what the pod sends.
     pub egress: T,
+    /// For what the pod receives.
     pub ingress: T,
 }
 
 /// Mirrors `enum direction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
+    /// The pod opens the connection.
     Egress,
+    /// The pod accepts the connection.
     Ingress,
 }
 
+/// What a rule or a default says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Counts only if nothing denies.
     Allow,
+    /// In a rule it outweighs every Allow; as a default it counts only if no rule matches.
     Deny,
 }
 
@@ -55,8 +66,10 @@ pub enum OnDeny {
     Drop,
 }
 
+/// An element of a policy's `egress` or `ingress`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
+    /// Applies to connections that both `peers` and `ports` match.
     pub action: Action,
     /// The other end must be one of them. Empty: anybody.
     pub peers: Vec<Peer>,
@@ -64,12 +77,16 @@ pub struct Rule {
     pub ports: Vec<Ports>,
 }
 
+/// Whom a rule is about. Where a Service is dialled, the peer is the chosen backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
+    /// Of any node, by their identities.
     Pods(Pods),
     /// Addresses, whoever has them.
     Range {
+        /// The host bits are 0.
         range: IpNet,
+        /// Parts of `range` to which the rule does not apply.
         except: Vec<IpNet>,
     },
     /// This node.
@@ -81,36 +98,45 @@ pub enum Peer {
 pub struct Pods {
     /// None: any namespace.
     pub namespace: Option<Arc<str>>,
+    /// Empty: every pod of the namespace.
     pub labels: Labels,
 }
 
 /// Ports from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
+    /// A rule with ports matches only this protocol.
     pub protocol: Protocol,
+    /// 0 only if all ports are meant.
     pub first: u16,
+    /// The same as `first` for a single port.
     pub last: u16,
 }
 
 impl Ports {
+    /// What a document means by a protocol without a port.
     pub fn all(protocol: Protocol) -> Ports {
         Ports { protocol, first: 0, last: u16::MAX }
     }
 
+    /// Whether they are what [`Ports::all`] returns: one entry of a table then suffices.
     pub fn are_all(&self) -> bool {
         (self.first, self.last) == (0, u16::MAX)
     }
 
+    /// Whether a connection with this protocol and dialled port is meant.
     pub fn contains(&self, protocol: Protocol, port: u16) -> bool {
         self.protocol == protocol && (self.first..=self.last).contains(&port)
     }
 }
 
 impl Direction {
+    /// In the order of `enum direction`.
     pub const BOTH: [Direction; 2] = [Direction::Egress, Direction::Ingress];
 }
 
 impl<T> BySide<T> {
+    /// A direction that is known only at run time.
     pub fn at(&self, direction: Direction) -> &T {
         match direction {
             Direction::Egress => &self.egress,
@@ -118,7 +144,8 @@ impl<T> BySide<T> {
         }
     }
 
-    pub fn at_mut(&mut self, direction: Direction) -> &mut T {
+    /// As [`BySide::at`].
+    pub(crate) fn at_mut(&mut self, direction: Direction) -> &mut T {
         match direction {
             Direction::Egress => &mut self.egress,
             Direction::Ingress => &mut self.ingress,
@@ -127,6 +154,7 @@ impl<T> BySide<T> {
 }
 
 impl Policy {
+    /// Whether the policy applies to a pod with these properties.
     pub fn selects(&self, namespace: &str, labels: &Labels) -> bool {
         *self.name.namespace == *namespace && has_all(labels, &self.select)
     }
@@ -149,7 +177,8 @@ impl Policy {
     }
 }
 
-pub fn has_all(labels: &Labels, wanted: &Labels) -> bool {
+/// Whether each of `wanted` is among `labels` with the same value. True if `wanted` is empty.
+pub(crate) fn has_all(labels: &Labels, wanted: &Labels) -> bool {
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 

@@ -115,6 +115,7 @@ const GROUPS: &[&[Case]] = &[
     early::CASES,
 ];
 
+/// In the order in which `posix-run` starts them.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     GROUPS.iter().copied().flatten()
 }

@@ -30,6 +30,7 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// As option `--mode` takes it.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Plain => "plain",

@@ -10,9 +10,13 @@ use crate::case::{Case, Ring};
 /// The sums over all processes of a case.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
 pub struct Report {
+    /// How many have written a report.
     pub processes: u64,
+    /// Bytes that were sent or received by ring.
     pub ring: u64,
+    /// Bytes that were sent or received by the kernel.
     pub kernel: u64,
+    /// How often a direction changed from ring to kernel.
     pub returned: u64,
     /// The reasons of each process, one object each.
     pub reasons: Vec<Value>,
@@ -71,6 +75,7 @@ impl Report {
         (!given).then(|| format!("no connection stayed on the kernel by reason {reason} ({self:?})"))
     }
 
+    /// For the results file of `posix-run`.
     pub fn to_json(&self) -> Value {
         json!({
             "processes": self.processes, "ring": self.ring, "kernel": self.kernel,

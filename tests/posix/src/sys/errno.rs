@@ -9,6 +9,7 @@ unsafe extern "C" {
     fn strerrorname_np(code: c_int) -> *const c_char;
 }
 
+/// An error number; shown by its name, such as `EAGAIN`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub c_int);
 
@@ -16,6 +17,7 @@ pub struct Errno(pub c_int);
 pub type Outcome = Result<usize, Errno>;
 
 impl Errno {
+    /// What the last failed call of this thread has left.
     pub fn last() -> Errno {
         // SAFETY: errno's location is valid for the calling thread.
         Errno(unsafe { *libc::__errno_location() })
@@ -43,7 +45,10 @@ pub fn outcome(ret: impl TryInto<i64>) -> Outcome {
 }
 
 macro_rules! errnos {
-    ($($name:ident)*) => { $(pub const $name: Errno = Errno(libc::$name);)* };
+    ($($name:ident)*) => { $(
+        #[allow(missing_docs)] // errno(3) says what they mean.
+        pub const $name: Errno = Errno(libc::$name);
+    )* };
 }
 
 errnos! {

@@ -1,4 +1,8 @@
 //! Descriptors: making, duplicating, closing, and questions about them.
+//!
+//! `under_NAME` is glibc's alias `__NAME`, and `syscall_NAME` goes past libc's function.
+
+#![allow(missing_docs)] // A function with the name of a call makes this call.
 
 use libc::{c_int, c_uint};
 
@@ -67,24 +71,29 @@ pub fn under_fcntl(fd: Fd, cmd: c_int, arg: c_int) -> Outcome {
     outcome(unsafe { glibc::__fcntl(fd, cmd, arg) })
 }
 
+/// By F_GETFL: the flags that all descriptors of the same open file share.
 pub fn status_flags(fd: Fd) -> c_int {
     fcntl(fd, libc::F_GETFL, 0).expect("F_GETFL") as c_int
 }
 
+/// Whether O_NONBLOCK is among them.
 pub fn is_nonblocking(fd: Fd) -> bool {
     status_flags(fd) & libc::O_NONBLOCK != 0
 }
 
+/// Leaves the other status flags as they are.
 pub fn set_nonblocking(fd: Fd, on: bool) {
     let flags = status_flags(fd) & !libc::O_NONBLOCK;
     let flags = if on { flags | libc::O_NONBLOCK } else { flags };
     fcntl(fd, libc::F_SETFL, flags).expect("F_SETFL");
 }
 
+/// By F_SETFD: for this descriptor only.
 pub fn set_cloexec(fd: Fd, on: bool) {
     fcntl(fd, libc::F_SETFD, if on { libc::FD_CLOEXEC } else { 0 }).expect("F_SETFD");
 }
 
+/// Whether the kernel knows the number.
 pub fn is_open(fd: Fd) -> bool {
     fcntl(fd, libc::F_GETFD, 0).is_ok()
 }
@@ -106,6 +115,7 @@ pub fn unsent(fd: Fd) -> c_int {
     ioctl_int(fd, libc::TIOCOUTQ, -1).expect("SIOCOUTQ")
 }
 
+/// As (read end, write end); `flags` as for pipe2(2).
 pub fn pipe(flags: c_int) -> (Fd, Fd) {
     let mut ends = [-1; 2];
     // SAFETY: the array has room for two numbers.
@@ -113,6 +123,7 @@ pub fn pipe(flags: c_int) -> (Fd, Fd) {
     (ends[0], ends[1])
 }
 
+/// Two connected stream sockets of AF_UNIX, closed on exec.
 pub fn unix_pair() -> (Fd, Fd) {
     let mut ends = [-1; 2];
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
@@ -121,6 +132,7 @@ pub fn unix_pair() -> (Fd, Fd) {
     (ends[0], ends[1])
 }
 
+/// Nonblocking, with this initial counter.
 pub fn eventfd(start: c_uint) -> Fd {
     // SAFETY: no pointers.
     outcome(unsafe { libc::eventfd(start, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) }).expect("eventfd") as Fd

@@ -2,8 +2,8 @@
 //! _FORTIFY_SOURCE calls, the `__name` aliases, and a few newer calls.
 
 use libc::{
-    c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, pollfd, sigset_t, size_t, sockaddr, socklen_t,
-    ssize_t, timespec,
+    c_char, c_int, c_uint, c_ulong, c_void, epoll_event, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec,
 };
 
 unsafe extern "C" {
@@ -70,6 +70,3 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn daemon(nochdir: c_int, noclose: c_int) -> c_int;
 }
-
-/// The kind of number that `syscall()` takes.
-pub type Word = c_long;

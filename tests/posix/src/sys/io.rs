@@ -1,4 +1,9 @@
 //! Reading and writing: one safe function for each libc call that moves bytes.
+//!
+//! `under_NAME` is glibc's alias `__NAME`, `NAME_chk` its checked twin, and `syscall_NAME` goes past libc's function. Calls over an
+//! iovec get the buffer in [`pieces`].
+
+#![allow(missing_docs)] // A function with the name of a call makes this call.
 
 use std::ptr::{null, null_mut};
 
@@ -24,6 +29,7 @@ pub fn const_pieces(buf: &[u8]) -> [iovec; 4] {
     pieces(unsafe { std::slice::from_raw_parts_mut(buf.as_ptr().cast_mut(), buf.len()) })
 }
 
+/// A header with these pieces, and without an address or control data.
 pub fn message(iov: &mut [iovec]) -> msghdr {
     // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths.
     let mut msg: msghdr = unsafe { std::mem::zeroed() };
@@ -234,18 +240,27 @@ pub fn recvfrom_named(fd: Fd, n: usize) -> (Outcome, usize, Vec<u8>) {
 
 /// What `recvmsg` wrote into its header.
 pub struct Filled {
+    /// The bytes received.
     pub outcome: Outcome,
+    /// `msg_namelen`: 0 if no address was written.
     pub name_len: usize,
+    /// `msg_controllen`: 0 if no control data was written.
     pub control_len: usize,
+    /// `msg_flags`; -1 if the call has left it untouched.
     pub flags: c_int,
+    /// As many as `outcome` says.
     pub bytes: Vec<u8>,
 }
 
 /// What `recvmsg` brought beside bytes.
 pub struct Ancillary {
+    /// The bytes received.
     pub outcome: Outcome,
+    /// `msg_flags`, such as MSG_CTRUNC.
     pub flags: c_int,
+    /// The whole buffer; zeros follow what was received.
     pub bytes: Vec<u8>,
+    /// Control messages in the kernel's form, as many bytes as were written.
     pub control: Vec<u8>,
 }
 
@@ -281,6 +296,7 @@ pub fn recvmsg_named(fd: Fd, n: usize) -> Filled {
     Filled { outcome, name_len, control_len, flags: msg.msg_flags, bytes }
 }
 
+/// `sendto` with a destination, which a connected TCP socket ignores.
 pub fn sendto_addr(fd: Fd, buf: &[u8], flags: c_int, addr: &super::net::Addr) -> Outcome {
     // SAFETY: buffer and address are live; the call only reads them.
     outcome(unsafe { libc::sendto(fd, buf.as_ptr().cast(), buf.len(), flags, addr.as_ptr(), addr.size()) })

@@ -1,25 +1,25 @@
 //! Safe functions over libc's symbols, one for each call, so that a preloaded library sees them.
 
-pub mod bad;
-pub mod bare;
-pub mod cpu;
+pub(crate) mod bad;
+pub(crate) mod bare;
+pub(crate) mod cpu;
 pub mod epoll;
 pub mod errno;
 pub mod fds;
-pub mod files;
-pub mod glibc;
-pub mod handlers;
+pub(crate) mod files;
+pub(crate) mod glibc;
+pub(crate) mod handlers;
 pub mod io;
 pub mod net;
-pub mod only_c;
-pub mod passing;
-pub mod poll;
+pub(crate) mod only_c;
+pub(crate) mod passing;
+pub(crate) mod poll;
 pub mod process;
-pub mod select;
+pub(crate) mod select;
 pub mod signal;
-pub mod stdio;
-pub mod threads;
-pub mod uring;
+pub(crate) mod stdio;
+pub(crate) mod threads;
+pub(crate) mod uring;
 
 /// A file descriptor. A plain number on purpose: the tests are about what happens to numbers.
 pub type Fd = libc::c_int;

@@ -1,4 +1,8 @@
 //! Sockets: addresses, making connections, options.
+//!
+//! `under_NAME` is glibc's alias `__NAME`.
+
+#![allow(missing_docs)] // A function with the name of a call makes this call.
 
 use std::mem::{size_of, zeroed};
 
@@ -7,13 +11,17 @@ use libc::{c_int, c_void, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage,
 use super::errno::{Outcome, outcome};
 use super::{Fd, glibc};
 
+/// The families in which cases connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
+    /// AF_INET
     V4,
+    /// AF_INET6
     V6,
 }
 
 impl Family {
+    /// AF_INET or AF_INET6.
     pub fn code(self) -> c_int {
         match self {
             Family::V4 => libc::AF_INET,
@@ -30,11 +38,13 @@ pub struct Addr {
 }
 
 impl Addr {
+    /// Of family AF_UNSPEC, with room for any address.
     pub fn empty() -> Addr {
         // SAFETY: all-zero is a valid sockaddr_storage of family AF_UNSPEC.
         Addr { storage: unsafe { zeroed() }, len: size_of::<sockaddr_storage>() as socklen_t }
     }
 
+    /// 127.0.0.1 or ::1; port 0 lets the kernel choose.
     pub fn loopback(family: Family, port: u16) -> Addr {
         match family {
             Family::V4 => Addr::v4([127, 0, 0, 1], port),
@@ -42,6 +52,7 @@ impl Addr {
         }
     }
 
+    /// `port` is in host order.
     pub fn v4(ip: [u8; 4], port: u16) -> Addr {
         let mut addr = Addr::empty();
         // SAFETY: sockaddr_storage is large and aligned enough for every address family.
@@ -53,6 +64,7 @@ impl Addr {
         addr
     }
 
+    /// `port` is in host order.
     pub fn v6(ip: std::net::Ipv6Addr, port: u16) -> Addr {
         let mut addr = Addr::empty();
         // SAFETY: sockaddr_storage is large and aligned enough for every address family.
@@ -76,10 +88,12 @@ impl Addr {
         unsafe { std::slice::from_raw_parts((&raw const self.storage).cast(), self.len as usize) }
     }
 
+    /// Valid as long as this value; [`Addr::size`] says how many bytes count.
     pub fn as_ptr(&self) -> *const sockaddr {
         (&raw const self.storage).cast()
     }
 
+    /// The length that calls take, and have returned.
     pub fn size(&self) -> socklen_t {
         self.len
     }
@@ -178,6 +192,7 @@ pub fn linger(fd: Fd) -> (c_int, c_int) {
     (linger.l_onoff, linger.l_linger)
 }
 
+/// SO_LINGER: close() waits so many seconds; 0: it resets the connection.
 pub fn set_linger(fd: Fd, seconds: c_int) {
     let linger = libc::linger { l_onoff: 1, l_linger: seconds };
     set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger).expect("SO_LINGER");
@@ -189,10 +204,12 @@ pub fn set_timeout(fd: Fd, name: c_int, ms: i64) {
     set_option(fd, libc::SOL_SOCKET, name, &time).expect("SO_RCVTIMEO or SO_SNDTIMEO");
 }
 
+/// TCP_NODELAY: small writes are not held back.
 pub fn set_nodelay(fd: Fd) {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1).expect("TCP_NODELAY");
 }
 
+/// TCP_INFO, whole.
 pub fn tcp_info(fd: Fd) -> libc::tcp_info {
     // SAFETY: all-zero is a valid tcp_info, which the call fills in.
     let mut info: libc::tcp_info = unsafe { zeroed() };

@@ -6,13 +6,16 @@ use super::errno::outcome;
 
 /// A forked child that runs a closure.
 pub struct Child {
+    /// Valid until it was waited for.
     pub pid: i32,
 }
 
 /// How a process ended.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Ended {
+    /// By itself, with this exit code.
     Exit(c_int),
+    /// By this signal.
     Signal(c_int),
 }
 
@@ -32,6 +35,7 @@ pub fn in_child(work: impl FnOnce()) -> Child {
 }
 
 impl Child {
+    /// Waits for its end.
     pub fn wait(self) -> Ended {
         wait_for(self.pid)
     }
@@ -42,6 +46,7 @@ impl Child {
     }
 }
 
+/// Waits for the end of a child of this process; panics if it is none.
 pub fn wait_for(pid: i32) -> Ended {
     let mut status = 0;
     // SAFETY: the status is a live integer.

@@ -43,6 +43,7 @@ pub fn alarm_ms(first: i64, every: i64) {
     outcome(unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) }).expect("setitimer");
 }
 
+/// The set of exactly these signals.
 pub fn set_of(signals: &[c_int]) -> sigset_t {
     // SAFETY: sigemptyset initialises the set before it is used.
     unsafe {
@@ -65,6 +66,7 @@ pub fn block(signals: &[c_int]) -> sigset_t {
     old
 }
 
+/// By kill(2), to the whole process.
 pub fn send_to(pid: i32, signal: c_int) {
     // SAFETY: no pointers; the pid is that of a child of ours.
     outcome(unsafe { libc::kill(pid, signal) }).expect("kill");

@@ -27,6 +27,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 /// Number of colours for variants other than the baseline and its control.
 const COLOURS: usize = 7;
 
+/// The whole document; deterministic, so that equal results give equal pages.
 pub fn page(run: &Run) -> String {
     let findings = Findings::of(run);
     let page = html! {
