@@ -19,7 +19,7 @@ pub struct Node {
 pub(crate) struct Candidate<'a> {
     /// The slice's address, with the number that the slice gives to the port's name.
     pub endpoint: Endpoint,
-    /// From the slice's annotation `sidestep.io/weights`; 1 by default. Used only if the Service asks for
+    /// From the slice's annotation `sidestep.dev/weights`; 1 by default. Used only if the Service asks for
     /// weights.
     pub weight: u32,
     /// Where its conditions and hints are.

@@ -11,9 +11,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// On a Service: `random`, `weighted` or `least-connections`.
-const SELECTION: &str = "sidestep.io/selection";
+const SELECTION: &str = "sidestep.dev/selection";
 /// On an EndpointSlice: weights by address, such as `10.0.0.7=3,10.0.0.8=1`; the default is 1.
-const WEIGHTS: &str = "sidestep.io/weights";
+const WEIGHTS: &str = "sidestep.dev/weights";
 /// On a Service whose connections need no proxy: `true`, `outbound` or `false`.
 const BYPASS_PROXY: &str = "sidestep.dev/bypass-proxy";
 /// Label of a slice: its Service.

@@ -89,7 +89,7 @@ pub struct Service {
     pub affinity_seconds: Option<u32>,
     /// `internalTrafficPolicy: Local`: cluster IPs lead only to endpoints of the client's node.
     pub internal_local: bool,
-    /// The annotation `sidestep.io/selection`.
+    /// The annotation `sidestep.dev/selection`.
     pub selection: Selection,
     /// Which connections may bypass the proxies.
     pub bypass: Bypass,
@@ -157,7 +157,7 @@ pub struct Slice {
     pub ports: Vec<SlicePort>,
     /// Without those at multicast and broadcast addresses. Whether they are ready does not matter here.
     pub endpoints: Vec<SliceEndpoint>,
-    /// The annotation `sidestep.io/weights`, by address; the default is 1, and 0 means no connections.
+    /// The annotation `sidestep.dev/weights`, by address; the default is 1, and 0 means no connections.
     pub weights: BTreeMap<IpAddr, u32>,
     /// Parts that are not used, and why; reported with its Service.
     pub left: Vec<Skipped>,

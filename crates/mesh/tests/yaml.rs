@@ -30,7 +30,7 @@ metadata:
   name: web-abc
   namespace: shop
   labels: {kubernetes.io/service-name: web}
-  annotations: {sidestep.io/weights: '10.1.0.1=3'}
+  annotations: {sidestep.dev/weights: '10.1.0.1=3'}
 addressType: IPv4
 ports:
 - {name: http, port: 8080}
@@ -129,7 +129,7 @@ fn annotations_choose_the_selection() {
         ("least-connections", Selection::LeastConnections),
     ] {
         let text = format!(
-            "{{apiVersion: v1, kind: Service, metadata: {{name: s, annotations: {{sidestep.io/selection: {name}}}}}, spec: {{}}}}"
+            "{{apiVersion: v1, kind: Service, metadata: {{name: s, annotations: {{sidestep.dev/selection: {name}}}}}, spec: {{}}}}"
         );
         assert_eq!(service(&text).selection, expected);
     }
@@ -138,17 +138,17 @@ fn annotations_choose_the_selection() {
 #[test]
 fn a_wrong_annotation_is_remarked_and_costs_nothing_else() {
     let remark = |left: &Skipped| format!("{}: {}", left.what, left.why);
-    let text = SERVICE.replace("shop,", "shop, annotations: {sidestep.io/selection: best},");
+    let text = SERVICE.replace("shop,", "shop, annotations: {sidestep.dev/selection: best},");
     let found = service(&text);
     assert_eq!((found.selection, found.ports.len()), (Selection::Random, 2));
-    let expected = "annotation sidestep.io/selection \"best\": random, for it is none of random, weighted and \
+    let expected = "annotation sidestep.dev/selection \"best\": random, for it is none of random, weighted and \
         least-connections";
     assert_eq!(remark(found.left.last().unwrap()), expected);
     for wrong in ["10.1.0.1:3", "10.1.0.1=-1", "10.1.0.1=65536", "here=3", ""] {
         let found = slice(&SLICE.replace("10.1.0.1=3", &format!("10.1.0.2=5,{wrong}")));
         assert_eq!(found.weights.into_iter().collect::<Vec<_>>(), [(ip("10.1.0.2"), 5)]);
         let expected = format!(
-            "annotation sidestep.io/weights {wrong:?}: weight 1, for it is no ADDRESS=WEIGHT with a weight from 0 to 65535"
+            "annotation sidestep.dev/weights {wrong:?}: weight 1, for it is no ADDRESS=WEIGHT with a weight from 0 to 65535"
         );
         assert_eq!(found.left.iter().map(remark).collect::<Vec<_>>(), [expected]);
     }

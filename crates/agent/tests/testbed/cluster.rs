@@ -239,11 +239,11 @@ fn a_wrong_annotation_is_a_remark_of_its_service() {
     let (mut node, world) = (Node::new(), World::new());
     let pods = [node.testbed.pod(), node.testbed.pod()];
     let mut web = service("web", VIP);
-    web["metadata"]["annotations"] = json!({"sidestep.io/selection": "best"});
+    web["metadata"]["annotations"] = json!({"sidestep.dev/selection": "best"});
     world.put(SERVICES, web);
     let with_weights = |pods: &[Pod]| {
         let mut slice = slice("web", pods);
-        slice["metadata"]["annotations"] = json!({"sidestep.io/weights": "all=3"});
+        slice["metadata"]["annotations"] = json!({"sidestep.dev/weights": "all=3"});
         slice
     };
     world.put(SLICES, with_weights(&pods[..1]));
@@ -253,8 +253,8 @@ fn a_wrong_annotation_is_a_remark_of_its_service() {
     world.put(SLICES, with_weights(&pods));
     node.wait(|node| node.show("web").unwrap().ports[0].backend_count == 2);
     let left = node.show("web").unwrap().left;
-    assert!(left[0].starts_with("annotation sidestep.io/selection \"best\": random, "), "{left:?}");
-    assert!(left[1].starts_with("EndpointSlice default/web-1: annotation sidestep.io/weights \"all=3\": "), "{left:?}");
+    assert!(left[0].starts_with("annotation sidestep.dev/selection \"best\": random, "), "{left:?}");
+    assert!(left[1].starts_with("EndpointSlice default/web-1: annotation sidestep.dev/weights \"all=3\": "), "{left:?}");
     assert_eq!(node.status().unwrap().source.troubles, []);
 }
 

@@ -4,11 +4,12 @@
 use crate::error::{Doing, Error, Result};
 use crate::service_pins;
 use libbpf_rs::libbpf_sys::{
-    BPF_F_RDONLY_PROG, BPF_PROG_TYPE_SK_LOOKUP, BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE, BPF_SK_LOOKUP, bpf_insn,
-    bpf_map_create_opts, bpf_prog_load, bpf_prog_load_opts,
+    BPF_F_RDONLY_PROG, BPF_PROG_TYPE_SK_LOOKUP, BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE, BPF_SK_LOOKUP, bpf_func_info,
+    bpf_insn, bpf_map_create_opts, bpf_object__btf_fd, bpf_prog_load, bpf_prog_load_opts, bpf_program__func_info,
+    bpf_program__func_info_cnt,
 };
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object};
 use sidestep_bpf::inbound::InboundSkelBuilder;
 use sidestep_bpf::inbound::types::rodata;
 use std::io;
@@ -27,8 +28,15 @@ pub struct Template {
     /// Indices of the instructions that name the settings map.
     settings_at: Vec<usize>,
     settings: Vec<u8>,
+    functions: Functions,
     /// Keeps open the descriptors that the instructions contain.
     _maps: Vec<OwnedFd>,
+}
+
+/// Which instructions are functions, and their types. With it the verifier checks global functions by themselves.
+struct Functions {
+    btf: OwnedFd,
+    starts: Vec<bpf_func_info>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +53,7 @@ impl Template {
         let settings_number = data.as_fd().as_raw_fd();
         let settings = data.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).doing("read the inbound program's settings")?;
         let settings = settings.ok_or_else(|| Error::new("read the inbound program's settings", NoSettings))?;
+        let functions = Functions::of(skeleton.object()).doing("read the types of the inbound program")?;
         let program = skeleton.object_mut().progs_mut().find(|program| program.name() == PROGRAM);
         let mut instructions = program.expect("the object has the program").insns().to_vec();
         let (mut settings_at, mut maps) = (Vec::new(), Vec::new());
@@ -63,7 +72,7 @@ impl Template {
             }
             at += if instructions[at].code == LOAD_ADDRESS { 2 } else { 1 };
         }
-        Ok(Template { instructions, settings_at, settings, _maps: maps })
+        Ok(Template { instructions, settings_at, settings, functions, _maps: maps })
     }
 
     /// Loads the program for one namespace.
@@ -76,7 +85,11 @@ impl Template {
         let mut options: bpf_prog_load_opts = zeroed();
         options.sz = size_of::<bpf_prog_load_opts>() as _;
         options.expected_attach_type = BPF_SK_LOOKUP;
-        // SAFETY: `instructions` are as many as is said and live until the call returns, as do the two names.
+        options.prog_btf_fd = self.functions.btf.as_raw_fd() as u32;
+        options.func_info = self.functions.starts.as_ptr().cast();
+        options.func_info_cnt = self.functions.starts.len() as u32;
+        options.func_info_rec_size = size_of::<bpf_func_info>() as u32;
+        // SAFETY: instructions and functions are as many as is said and live until the call returns, as do the two names.
         let number = unsafe {
             bpf_prog_load(
                 BPF_PROG_TYPE_SK_LOOKUP,
@@ -107,6 +120,23 @@ impl Template {
     }
 }
 
+impl Functions {
+    fn of(object: &Object) -> io::Result<Functions> {
+        // SAFETY: the object lives; the descriptor is its own, and is open as long.
+        let btf = unsafe { BorrowedFd::borrow_raw(descriptor(bpf_object__btf_fd(object.as_libbpf_object().as_ptr()))?) };
+        let program = object.progs().find(|program| program.name() == PROGRAM).expect("the object has the program");
+        let program = program.as_libbpf_object().as_ptr();
+        // SAFETY: the program lives.
+        let (first, count) = unsafe { (bpf_program__func_info(program), bpf_program__func_info_cnt(program)) };
+        let starts = match count {
+            0 => Vec::new(),
+            // SAFETY: libbpf has so many of them in one array, which lives as long as the program.
+            _ => unsafe { std::slice::from_raw_parts(first, count as usize) }.to_vec(),
+        };
+        Ok(Functions { btf: btf.try_clone_to_owned()?, starts })
+    }
+}
+
 fn map_of(instruction: &bpf_insn) -> Option<i32> {
     let names_map = [BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE].contains(&u32::from(instruction.src_reg()));
     (instruction.code == LOAD_ADDRESS && names_map).then_some(instruction.imm)
@@ -128,9 +158,12 @@ unsafe impl Options for bpf_map_create_opts {}
 
 /// A new descriptor, or the error that libbpf has returned in its place.
 pub fn owned(number: i32) -> io::Result<OwnedFd> {
-    if number < 0 {
-        return Err(io::Error::from_raw_os_error(-number));
-    }
+    let number = descriptor(number)?;
     // SAFETY: the kernel has just given it to us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// A descriptor's number, or the error that libbpf has returned in its place.
+fn descriptor(number: i32) -> io::Result<i32> {
+    if number < 0 { Err(io::Error::from_raw_os_error(-number)) } else { Ok(number) }
 }
