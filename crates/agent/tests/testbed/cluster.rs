@@ -254,7 +254,10 @@ fn a_wrong_annotation_is_a_remark_of_its_service() {
     node.wait(|node| node.show("web").unwrap().ports[0].backend_count == 2);
     let left = node.show("web").unwrap().left;
     assert!(left[0].starts_with("annotation sidestep.dev/selection \"best\": random, "), "{left:?}");
-    assert!(left[1].starts_with("EndpointSlice default/web-1: annotation sidestep.dev/weights \"all=3\": "), "{left:?}");
+    assert!(
+        left[1].starts_with("EndpointSlice default/web-1: annotation sidestep.dev/weights \"all=3\": "),
+        "{left:?}"
+    );
     assert_eq!(node.status().unwrap().source.troubles, []);
 }
 

@@ -123,7 +123,8 @@ impl Template {
 impl Functions {
     fn of(object: &Object) -> io::Result<Functions> {
         // SAFETY: the object lives; the descriptor is its own, and is open as long.
-        let btf = unsafe { BorrowedFd::borrow_raw(descriptor(bpf_object__btf_fd(object.as_libbpf_object().as_ptr()))?) };
+        let btf =
+            unsafe { BorrowedFd::borrow_raw(descriptor(bpf_object__btf_fd(object.as_libbpf_object().as_ptr()))?) };
         let program = object.progs().find(|program| program.name() == PROGRAM).expect("the object has the program");
         let program = program.as_libbpf_object().as_ptr();
         // SAFETY: the program lives.

@@ -2,7 +2,7 @@
 
 use crate::node::{Node, install};
 use libbpf_rs::Link;
-use libbpf_rs::query::LinkTypeInfo;
+use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
 use sidestep_ebpf::services::{self, Options, is_attached};
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
@@ -40,6 +40,22 @@ fn names(directory: &Path) -> BTreeSet<String> {
 
 /// Number of programs for a cgroup.
 pub const PROGRAMS: usize = 13;
+
+/// A start of the agent, and a pod's, waits for the verifier. Functions that it follows on every path of their callers multiply.
+#[test]
+fn the_verifier_has_little_to_do() {
+    const MOST: u32 = 30_000;
+    let node = Node::new();
+    let links = links(&node.options);
+    let ids: BTreeSet<u32> =
+        names(&links).iter().map(|name| Link::open(links.join(name)).unwrap().info().unwrap().prog_id).collect();
+    let programs: Vec<_> = ProgInfoIter::default().filter(|program| ids.contains(&program.id)).collect();
+    assert_eq!(programs.len(), PROGRAMS);
+    for program in programs {
+        let (name, steps) = (program.name.to_string_lossy(), program.verified_insns);
+        assert!((1..MOST).contains(&steps), "{name}: {steps} instructions");
+    }
+}
 
 #[test]
 fn a_hook_that_somebody_else_holds_leaves_nothing_attached() {
