@@ -10,18 +10,12 @@ import subprocess
 import time
 from pathlib import Path
 
+from hosts.registry import case
 from hosts.world import Pod
 from testkit.commands import run
 from testkit.failure import Failure
 from testkit.namespaces import link
 from testkit.wait import until
-
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
 
 
 def exchanged(hosts, *options, **named):

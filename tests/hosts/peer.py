@@ -4,7 +4,8 @@
   peer.py serve ADDRESS PORT [--minimum-ttl N]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
 
-The client's last line is a JSON object: `bytes` that came back, and `wrong`, what did not come back as it was sent.
+The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
+all connections together took.
 """
 
 import argparse
@@ -70,6 +71,7 @@ class Client:
     def __init__(self, args):
         self.args = args
         self.bytes = 0
+        self.seconds = 0
         self.wrong = []
         self.lock = threading.Lock()
 
@@ -80,6 +82,7 @@ class Client:
 
     def one(self, number):
         chosen = random.Random(self.args.seed * 1000 + number)
+        began = time.monotonic()
         try:
             with self.connected() as connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -93,6 +96,8 @@ class Client:
         except (OSError, ValueError) as error:
             with self.lock:
                 self.wrong.append(f"connection {number}: {error}")
+        with self.lock:
+            self.seconds += time.monotonic() - began
 
     def connected(self):
         connection = socket.socket(socket.AF_INET6 if ":" in self.args.address else socket.AF_INET)
@@ -131,7 +136,7 @@ class Client:
             thread.start()
         for thread in threads:
             thread.join()
-        print(json.dumps({"bytes": self.bytes, "wrong": self.wrong}))
+        print(json.dumps({"bytes": self.bytes, "wrong": self.wrong, "seconds": self.seconds}))
 
 
 def main():

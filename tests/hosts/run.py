@@ -2,6 +2,7 @@
 """Two hosts, in network namespaces of their own on one cable: connections between them by the stack.
 
   tests/hosts/run.py [--filter TEXT] [--seed N] [--stack PATH] [--keep]
+  tests/hosts/run.py --more     what takes longer, and nothing else
 
 The last line is `hosts: N passed, N failed`.
 """
@@ -13,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hosts.cases import CASES
-from hosts.world import Hosts
+from hosts import cases, hostile, impaired  # noqa: F401 - they list their cases
+from hosts.registry import CASES
 from testkit import console
 from testkit.failure import Failure
 from testkit.paths import TARGET
@@ -26,20 +27,24 @@ def main():
     parser.add_argument("--seed", default="1")
     parser.add_argument("--stack", type=Path, default=TARGET / "debug" / "sidestep-stack")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--more", action="store_true")
     args = parser.parse_args()
     console.must_be_root("tests/hosts/run.py")
     console.end_by_signals()
     passed, failed = 0, 0
-    for run_case in (run_case for run_case in CASES if args.filter in run_case.__name__):
+    for case in CASES:
+        name = case.function.__name__
+        if case.more != args.more or args.filter not in name:
+            continue
         began = time.monotonic()
         try:
-            with Hosts(args.stack, args.keep) as hosts:
-                run_case(hosts, args.seed)
+            with case.bed(args.stack, args.keep) as hosts:
+                case.function(hosts, args.seed)
             passed += 1
-            print(f"ok    {run_case.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+            print(f"ok    {name} ({time.monotonic() - began:.1f} s)", flush=True)
         except Failure as failure:
             failed += 1
-            print(f"FAIL  {run_case.__name__}: {failure}", flush=True)
+            print(f"FAIL  {name}: {failure}", flush=True)
     print(f"hosts: {passed} passed, {failed} failed")
     sys.exit(1 if failed or not passed else 0)
 

@@ -128,8 +128,10 @@ class Pod(Host):
 class Hosts(Testbed):
     """Two hosts on one cable."""
 
-    def __init__(self, stack_program, keep):
+    def __init__(self, stack_program, keep, prefix=""):
+        """`prefix`: of the names of its namespaces, where there is another bed at the same time."""
         super().__init__(("ip", "nsenter"), "test", keep)
+        self.prefix = prefix
         self.stack_program = stack_program
         self.started = []
         self.logs = 0
@@ -142,12 +144,15 @@ class Hosts(Testbed):
         super().start()
         self.stack.callback(self.end_all)
         self.programs_in = built("release", "sidestep", "sidestepd", "libsidestep.so")
-        self.client, self.server = Host(self, "left", 1), Host(self, "right", 2)
-        link(self.client.namespace, self.client.device, self.server.namespace, self.server.device)
+        self.client, self.server = Host(self, f"{self.prefix}left", 1), Host(self, f"{self.prefix}right", 2)
+        self.cable()
         for host in (self.client, self.server):
             host.namespace.ip(f"address add {host.addresses[4]}/24 dev {host.device}")
             host.namespace.ip(f"-6 address add {host.addresses[6]}/64 dev {host.device} nodad")
             host.start_broker()
+
+    def cable(self):
+        link(self.client.namespace, self.client.device, self.server.namespace, self.server.device)
 
     def end_all(self):
         for process in reversed(self.started):
@@ -169,7 +174,7 @@ class Hosts(Testbed):
             meanwhile()
         client.wait(90)
         server.destroy()
-        said = json.loads(client.output().strip().splitlines()[-1])
+        said = self.said = json.loads(client.output().strip().splitlines()[-1])
         if said["wrong"]:
             raise Failure(f"{len(said['wrong'])} connections went wrong: {said['wrong'][:3]}")
         return said["bytes"]

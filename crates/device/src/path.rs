@@ -109,12 +109,17 @@ pub fn resolve(local: IpAddr, remote: IpAddr) -> Result<Path, NoPath> {
 
 /// Tells the kernel that the path's neighbour is in use, which the kernel cannot see: a stale entry would be removed in the end. The
 /// kernel then asks the neighbour itself, after `delay_first_probe_time` (5 s). Call it every few seconds while frames are sent to
-/// a neighbour that is [`Freshness::Stale`]; a confirmed one is left alone.
+/// a neighbour that is [`Freshness::Stale`]; a confirmed one is left alone, and so is one that the administrator has set.
 ///
 /// # Errors
 ///
 /// The kernel's; it takes CAP_NET_ADMIN.
 pub fn refresh(path: &Path) -> io::Result<()> {
+    let entry = entry(path.device, path.next_hop)?;
+    if entry.is_some_and(|entry| entry.header.state == NeighbourState::Permanent) {
+        // The kernel would forget it: to it, an entry that is used is no longer permanent.
+        return Ok(());
+    }
     ask(path.device, path.next_hop)
 }
 
@@ -230,12 +235,16 @@ pub(crate) fn link_mtu(link: &LinkMessage) -> Option<u32> {
 
 /// None: its link address is not known.
 fn neighbour(device: u32, ip: IpAddr) -> io::Result<Option<(Mac, Freshness)>> {
+    Ok(entry(device, ip)?.as_ref().and_then(usable))
+}
+
+fn entry(device: u32, ip: IpAddr) -> io::Result<Option<NeighbourMessage>> {
     let mut message = NeighbourMessage::default();
     (message.header.family, message.header.ifindex) = (family(ip), device);
     message.attributes = vec![NeighbourAttribute::IfIndex(device)];
     let found = request(RouteNetlinkMessage::GetNeighbour(message), NLM_F_DUMP)?;
-    Ok(found.iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewNeighbour(entry) if is_about(entry, device, ip) => usable(entry),
+    Ok(found.into_iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewNeighbour(entry) if is_about(&entry, device, ip) => Some(entry),
         _ => None,
     }))
 }

@@ -168,11 +168,17 @@ impl Carried {
             let payload = outgoing.payload();
             pace.note(Way::Out, payload.len);
             fill(scratch, program, queued, payload.at.since(una) as usize, payload.len as usize);
-            let Some(frame) = frames.buffer() else { return Ok(false) };
-            if let Ok(length) = outgoing.write(frame, [scratch, &[]]) {
-                frames.commit(length);
-            }
+            write(&outgoing, frames, scratch);
         }
+    }
+
+    /// Writes what the peer misses into a frame, if there is one.
+    pub fn send_missing(&mut self, frames: &mut Outgoing, now: u64) {
+        let Self { program, connection, queued, scratch, .. } = self;
+        let Some(again) = connection.missing(now) else { return };
+        let (payload, una) = (again.payload(), connection.saved().progress.snd_una);
+        fill(scratch, program, queued, payload.at.since(una) as usize, payload.len as usize);
+        write(&again, frames, scratch);
     }
 
     fn positions(&mut self) -> Result<Positions, Cause> {
@@ -201,6 +207,14 @@ impl Carried {
     /// The program and the record, once the connection is given back.
     pub fn into_parts(self) -> (Program, Record) {
         (self.program, self.record)
+    }
+}
+
+/// Writes the segment into a frame, which is there.
+fn write(outgoing: &sidestep_tcp::Outgoing, frames: &mut Outgoing, payload: &[u8]) {
+    let Some(frame) = frames.buffer() else { return };
+    if let Ok(length) = outgoing.write(frame, [payload, &[]]) {
+        frames.commit(length);
     }
 }
 

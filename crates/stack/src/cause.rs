@@ -10,6 +10,9 @@ pub enum Cause {
     /// The fast path does not go on.
     #[error("{}", .0.meaning())]
     Segment(Back),
+    /// A packet that the fast path does not read: it has IP options, is a fragment, or is an ICMP error about the connection.
+    #[error("a packet of it is not plain TCP: {0}")]
+    Packet(&'static str),
     /// The program needs the socket.
     #[error("the program needs the kernel's socket")]
     Wanted,
@@ -71,7 +74,7 @@ impl Cause {
         match self {
             Cause::Segment(Back::Sack | Back::Gap | Back::DuplicateAcks | Back::Timeout) => Reason::Loss,
             Cause::Segment(Back::ZeroWindow | Back::SmallWindow) | Cause::Window { .. } => Reason::Window,
-            Cause::Segment(_) => Reason::Irregular,
+            Cause::Segment(_) | Cause::Packet(_) => Reason::Irregular,
             Cause::Wanted => Reason::SocketNeeded,
             Cause::Bulk => Reason::Bulk,
             Cause::Left => Reason::PeerClosing,
@@ -90,7 +93,8 @@ impl Cause {
     pub fn passes(&self) -> bool {
         match self {
             Cause::Segment(why) => !matches!(why, Back::Fin | Back::Reset | Back::Syn),
-            Cause::Wanted
+            Cause::Packet(_)
+            | Cause::Wanted
             | Cause::Bulk
             | Cause::Slow
             | Cause::Path

@@ -1,32 +1,85 @@
 //! Which connection a frame belongs to, and frames that are the kernel's.
 
+use crate::carried::Carried;
 use crate::cause::Cause;
 use crate::stage::{Conn, Stage};
 use crate::timers::now;
 use sidestep_device::Injector;
-use sidestep_tcp::{Checksums, Segment, Tuple, split};
+use sidestep_tcp::{Checksums, FrameError, Segment, Tuple, about, split};
 use std::collections::{BTreeSet, HashMap};
 
 /// Frames that are kept for a connection while it is being taken. The peer sends further ones again.
 const HELD: usize = 256;
 
-/// Gives a frame to its connection. Err: it is the kernel's; the connection, if there is one, goes back with it.
+/// What is left to be done after a frame.
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// The kernel is to get it: no connection of the stack has to do with it.
+    Inject(Vec<u8>),
+    /// The connection goes back for this reason. The connection holds the frame.
+    End(u64, Cause),
+}
+
+/// Gives a frame to its connection.
+///
+/// A frame that the kernel would drop is dropped here: in generic mode it would come back from the kernel, over and over, as long as
+/// its connection is taken.
 pub fn deliver(
     frame: &[u8],
     by_tuple: &HashMap<Tuple, u64>,
     conns: &mut HashMap<u64, Conn>,
     due: &mut BTreeSet<u64>,
-) -> Result<(), Option<(u64, Cause)>> {
-    let segment = Segment::parse(frame, Checksums::MayBePartial).map_err(|_| None)?;
-    let id = *by_tuple.get(&segment.tuple).ok_or(None)?;
-    let conn = conns.get_mut(&id).ok_or(None)?;
-    if let Stage::Carried(carried) = &mut conn.stage {
-        carried.receive(&segment, now()).map_err(|cause| Some((id, cause)))?;
-        due.insert(id);
-    } else if conn.held.len() < HELD {
-        conn.held.push(frame.to_vec());
+) -> Left {
+    let parsed = Segment::parse(frame, Checksums::MayBePartial);
+    let Some(tuple) = whose(frame, &parsed) else { return Left::Nothing };
+    let Some((id, conn)) = by_tuple.get(&tuple).and_then(|id| Some((*id, conns.get_mut(id)?))) else {
+        return Left::Inject(frame.to_vec());
+    };
+    match &mut conn.stage {
+        // What follows a segment that the kernel is to judge must not be judged before it.
+        Stage::Carried(carried) if !conn.is_ending => match receive(carried, parsed, now()) {
+            Ok(()) => {
+                due.insert(id);
+            }
+            Err(cause) => {
+                conn.is_ending = true;
+                conn.held.push(frame.to_vec());
+                return Left::End(id, cause);
+            }
+        },
+        _ if conn.held.len() < HELD => conn.held.push(frame.to_vec()),
+        _ => {}
     }
-    Ok(())
+    Left::Nothing
+}
+
+fn whose(frame: &[u8], parsed: &Result<Segment, FrameError>) -> Option<Tuple> {
+    match parsed {
+        Ok(segment) => Some(segment.tuple),
+        Err(FrameError::Damaged(_)) => None,
+        Err(FrameError::NotUnderstood(_)) => about(frame),
+    }
+}
+
+/// Gives the frames that a connection has held to it, in order. Those from the one on that is a reason to give it back stay.
+pub fn receive_held(carried: &mut Carried, held: &mut Vec<Vec<u8>>, now: u64) -> Result<(), Cause> {
+    let mut done = 0;
+    let outcome = held.iter().try_for_each(|frame| {
+        receive(carried, Segment::parse(frame, Checksums::MayBePartial), now)?;
+        done += 1;
+        Ok(())
+    });
+    held.drain(..done);
+    outcome
+}
+
+fn receive(carried: &mut Carried, parsed: Result<Segment, FrameError>, now: u64) -> Result<(), Cause> {
+    match parsed {
+        Ok(segment) => carried.receive(&segment, now),
+        Err(FrameError::Damaged(_)) => Ok(()),
+        Err(FrameError::NotUnderstood(what)) => Err(Cause::Packet(what)),
+    }
 }
 
 /// Hands a frame to the kernel. What is lost here is sent again by the peer.

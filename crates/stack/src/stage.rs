@@ -32,8 +32,10 @@ pub struct Conn {
     /// Of its record.
     pub number: u32,
     pub stage: Stage,
-    /// Frames that have arrived before the connection was taken.
+    /// Frames that have arrived before the connection was taken, and those that the kernel is to judge.
     pub held: Vec<Vec<u8>>,
+    /// A frame is held that is the reason to give the connection back.
+    pub is_ending: bool,
     /// How often it has gone back to the kernel in quick succession.
     pub returns: u32,
     /// Looks at an assigned connection in vain.
@@ -46,7 +48,7 @@ impl Conn {
     pub fn new(subject: Subject, place: (u32, u32, u32), program: Program, record: Record) -> Conn {
         let number = record.number;
         let stage = Stage::Assigned(program, record, 0);
-        Conn { subject, place, number, stage, held: Vec::new(), returns: 0, looks: 0, taken_at: 0 }
+        Conn { subject, place, number, stage, held: Vec::new(), is_ending: false, returns: 0, looks: 0, taken_at: 0 }
     }
 
     /// Replaces a stage before the taking by the one that follows.

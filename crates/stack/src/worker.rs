@@ -8,7 +8,7 @@ use crate::cause::Cause;
 use crate::control::Control;
 use crate::custody::Custody;
 use crate::error::{Error, failed};
-use crate::frames::{deliver, inject};
+use crate::frames::{Left, deliver, inject};
 use crate::grace::Grace;
 use crate::ledger::Ledger;
 use crate::link::Link;
@@ -129,7 +129,7 @@ impl Worker {
             other => other,
         };
         let all: Vec<u64> = self.conns.keys().copied().collect();
-        all.into_iter().for_each(|id| self.end(id, Cause::Ending, None));
+        all.into_iter().for_each(|id| self.end(id, Cause::Ending));
         result.map(|()| self.totals)
     }
 
@@ -218,14 +218,14 @@ impl Worker {
             for frame in batch.frames() {
                 let joined = (frame.length() > frame.head().len()).then(|| frame.to_vec());
                 let bytes = joined.as_deref().unwrap_or(frame.head());
-                let delivered = deliver(bytes, by_tuple, conns, due);
-                left.extend(delivered.err().map(|whose| (device, whose, bytes.to_vec())));
+                left.push((device, deliver(bytes, by_tuple, conns, due)));
             }
         }
-        for (device, whose, frame) in left {
-            match whose {
-                Some((id, cause)) => self.end(id, cause, Some(frame)),
-                None => inject(&self.devices[device].injector, &frame),
+        for (device, left) in left {
+            match left {
+                Left::Nothing => {}
+                Left::Inject(frame) => inject(&self.devices[device].injector, &frame),
+                Left::End(id, cause) => self.end(id, cause),
             }
         }
         has_heard

@@ -35,13 +35,15 @@ pub enum Discarded {
     AckTooOld,
     /// It acknowledges less than an earlier one, and has no data: dropped (RFC 9293, section 3.10.7.4, fifth step).
     OldAck,
+    /// It has data, and a timestamp that is older than one that has arrived: answered (PAWS; RFC 7323, section 5.3).
+    OldTimestamp,
 }
 
 impl Discarded {
     /// Whether an acknowledgement answers it.
     pub const fn is_answered(self) -> bool {
-        use Discarded::{AckOfUnsent, AckTooOld, OldData, OutOfWindow, Syn};
-        matches!(self, OldData | OutOfWindow | Syn | AckOfUnsent | AckTooOld)
+        use Discarded::{AckOfUnsent, AckTooOld, OldData, OldTimestamp, OutOfWindow, Syn};
+        matches!(self, OldData | OldTimestamp | OutOfWindow | Syn | AckOfUnsent | AckTooOld)
     }
 }
 
@@ -124,10 +126,9 @@ pub fn acknowledges(segment: &Segment, progress: &Progress) -> Result<Acknowledg
 
 /// Whether there is nothing in an acceptable segment but data, an acknowledgement, a window and timestamps.
 #[inline]
-pub fn regular(segment: &Segment, agreed: &Agreed, progress: &Progress) -> Result<(), Refusal> {
+pub fn regular(segment: &Segment, agreed: &Agreed) -> Result<(), Refusal> {
     flags(segment)?;
-    options(segment, agreed)?;
-    timestamp(segment, agreed, progress)
+    options(segment, agreed)
 }
 
 const UNUSUAL: Flags = Flags::FIN.with(Flags::URG).with(Flags::CONGESTION).with(Flags::RESERVED);
@@ -149,7 +150,7 @@ fn flags(segment: &Segment) -> Result<(), Refusal> {
 #[inline]
 fn options(segment: &Segment, agreed: &Agreed) -> Result<(), Refusal> {
     let options = &segment.options;
-    if options.has_sack {
+    if options.has_sack && !tells_of_a_duplicate(segment) {
         return Err(Return(Back::Sack));
     }
     match (agreed.has(Agreed::TIMESTAMPS), options.timestamps) {
@@ -161,11 +162,30 @@ fn options(segment: &Segment, agreed: &Agreed) -> Result<(), Refusal> {
     }
 }
 
-/// PAWS (RFC 7323, section 5.3). Linux lets some old acknowledgements pass (`tcp_disordered_ack`), so it judges.
+/// D-SACK (RFC 2883, section 4): the peer reports bytes that came twice, and misses none. It is the kernel that has sent them twice,
+/// just before the connection was taken.
+fn tells_of_a_duplicate(segment: &Segment) -> bool {
+    segment.options.only_block.is_some_and(|(from, to)| from.is_before(to) && !to.is_after(segment.ack))
+}
+
+/// Microseconds after which a timestamp no longer says what is older (Linux: TCP_PAWS_24DAYS).
+const OUTDATED: u64 = 24 * 24 * 3600 * 1_000_000;
+
+/// PAWS (RFC 7323, section 5.3): whether the segment is older than one that has arrived. Like Linux, this permits a difference of one
+/// (TCP_PAWS_WINDOW).
 #[inline]
-fn timestamp(segment: &Segment, agreed: &Agreed, progress: &Progress) -> Result<(), Refusal> {
-    let Some(timestamps) = segment.options.timestamps else { return Ok(()) };
+pub fn has_old_timestamp(segment: &Segment, agreed: &Agreed, progress: &Progress) -> bool {
+    let Some(timestamps) = segment.options.timestamps else { return false };
     let is_known = agreed.has(Agreed::TIMESTAMPS) && progress.ts_known != 0;
-    let is_old = is_known && Seq(timestamps.value).is_before(Seq(progress.ts_recent));
-    if is_old { Err(Return(Back::OldTimestamp)) } else { Ok(()) }
+    // A reset and the SYN of a peer that has started anew may have any timestamp (RFC 7323, section 5.2).
+    is_known
+        && Seq(timestamps.value).plus(1).is_before(Seq(progress.ts_recent))
+        && !segment.flags.has(Flags::RST.with(Flags::SYN))
+}
+
+/// Old data are dropped here: the kernel would accept them, as it does not learn TS.Recent when it gets the connection back. `age`:
+/// microseconds since TS.Recent has arrived.
+#[inline]
+pub fn old_data(segment: &Segment, age: u64) -> Result<(), Refusal> {
+    if segment.is_empty() || age >= OUTDATED { Ok(()) } else { Err(Discard(Discarded::OldTimestamp)) }
 }

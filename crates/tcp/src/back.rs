@@ -61,6 +61,13 @@ reasons! {
     Ring = "ring";
 }
 
+impl Back {
+    /// Whether the peer misses bytes of this end.
+    pub const fn is_loss(self) -> bool {
+        matches!(self, Back::Sack | Back::DuplicateAcks | Back::Timeout)
+    }
+}
+
 impl std::fmt::Display for Back {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.name(), self.meaning())

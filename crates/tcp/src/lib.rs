@@ -22,7 +22,8 @@
 //! 2. gives it all frames that have arrived before it looks at the time, and tells the program what each commit returns;
 //! 3. asks [`Connection::next`] until nothing is due, with a free frame at hand for each segment;
 //! 4. waits for frames, for the program, and for [`Connection::deadline`];
-//! 5. at a [`Back`], gives the connection back from record and rings, and then the frame that is the cause.
+//! 5. at a [`Back`], gives the connection back from record and rings, and then the frame that is the cause. If that tells a loss, it
+//!    sends [`Connection::missing`] first.
 //!
 //! It decides by itself that a connection is idle, carries bulk, or must go back for a reason that no segment shows.
 #![forbid(unsafe_code)]
@@ -49,6 +50,7 @@ pub use send::{Departure, Outgoing, Payload, Positions};
 pub use seq::Seq;
 pub use state::{Connection, Memory, ResumeError};
 pub use tuple::Tuple;
+pub use wire::about::about;
 pub use wire::frame::{Fields, Headers, Link, MixedFamilies, WriteError};
 pub use wire::options::{Options, Timestamps};
 pub use wire::parse::{Checksums, Flags, FrameError, Segment, complete_checksum};

@@ -72,7 +72,10 @@ impl Connection {
                 self.answer(why, segment, now);
                 Verdict::Discarded(why)
             }
-            Err(Refusal::Return(why)) => Verdict::Returned(why),
+            Err(Refusal::Return(why)) => {
+                self.missing = why.is_loss().then_some(segment.ack);
+                Verdict::Returned(why)
+            }
         }
     }
 
@@ -83,12 +86,20 @@ impl Connection {
         if segment.mac != self.headers.local_mac() {
             return Err(Refusal::Discard(Discarded::OtherHost));
         }
+        let is_old = acceptable::has_old_timestamp(segment, &self.agreed, progress);
+        if is_old {
+            acceptable::old_data(segment, now.saturating_sub(self.state.ts_at))?;
+        }
         let old = acceptable::old_bytes(segment, progress)?;
         let acknowledges = acceptable::acknowledges(segment, progress)?;
-        acceptable::regular(segment, &self.agreed, progress)?;
+        acceptable::regular(segment, &self.agreed)?;
+        if is_old {
+            // Linux lets some old acknowledgements pass (tcp_disordered_ack), so it judges.
+            return Err(Refusal::Return(Back::OldTimestamp));
+        }
         let payload = segment.payload.get(old as usize..).unwrap_or_default();
         let mut next = self.state;
-        next.learn_timestamp(segment);
+        next.learn_timestamp(segment, now);
         match acknowledges {
             Acknowledges::Old => {}
             Acknowledges::Nothing => next.same_ack(segment, &self.agreed)?,
@@ -116,12 +127,13 @@ const LOSS: u8 = 3;
 impl State {
     /// The timestamp of the segment that the next acknowledgement answers (RFC 7323, section 4.3).
     #[inline]
-    fn learn_timestamp(&mut self, segment: &Segment) {
+    fn learn_timestamp(&mut self, segment: &Segment, now: u64) {
         let Some(Timestamps { value, .. }) = segment.options.timestamps else { return };
         let progress = &mut self.progress;
         let is_newer = progress.ts_known == 0 || !Seq(value).is_before(Seq(progress.ts_recent));
         if is_newer && !segment.seq.is_after(progress.rcv_acked) {
             (progress.ts_recent, progress.ts_known) = (value, 1);
+            self.ts_at = now;
         }
     }
 

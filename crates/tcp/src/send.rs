@@ -101,6 +101,20 @@ impl Connection {
         Ok(Some(self.departure(len, positions.written, end, now)))
     }
 
+    /// The first bytes that the peer misses, once more: at most a segment. `None`: it misses none.
+    ///
+    /// The caller sends it as the connection goes back for a loss ([`Back::is_loss`]). The kernel takes bytes in flight for sent just
+    /// now and for retransmitted (TCPCB_REPAIRED), so it would let two timeouts pass. Nothing changes, so nothing is committed.
+    pub fn missing(&self, now: u64) -> Option<Outgoing<'_>> {
+        let State { progress, .. } = &self.state;
+        let at = self.missing.filter(|seq| seq.is_after(progress.snd_una)).unwrap_or(progress.snd_una);
+        let payload = Payload { at, len: progress.snd_nxt.since_or_zero(at).min(self.agreed.mss) };
+        let window = window::promise(&self.agreed, progress, progress.rcv_edge).field;
+        let flags = flags(true);
+        let fields = Fields { seq: at, ack: progress.rcv_nxt, flags, window, timestamps: self.timestamps(now) };
+        (payload.len > 0).then_some(Outgoing { headers: &self.headers, fields, payload })
+    }
+
     fn is_time_up(&self, now: u64) -> bool {
         self.state.timeout.is_some_and(|timeout| now >= timeout)
     }

@@ -34,6 +34,8 @@ pub struct State {
     pub timed: Timed,
     /// Growth of the congestion window.
     pub congestion: Congestion,
+    /// When [`Progress::ts_recent`] has arrived.
+    pub ts_at: u64,
     /// Duplicate acknowledgements since the last one that was none.
     pub duplicates: u8,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
@@ -50,6 +52,8 @@ pub struct Connection {
     pub(crate) state: State,
     pub(crate) flight: Flight,
     pub(crate) answers: AnswerLimit,
+    /// What the peer misses first, if the segment that has told so acknowledges bytes.
+    pub(crate) missing: Option<Seq>,
 }
 
 /// A connection cannot be carried.
@@ -80,6 +84,7 @@ impl Connection {
             timeout: None,
             timed: Timed::Idle,
             congestion: Congestion::begun(now),
+            ts_at: now,
             duplicates: 0,
             small_end: progress.snd_nxt,
             full: FullSegment::default(),
@@ -91,6 +96,7 @@ impl Connection {
             state,
             flight: Flight::inherited(progress.snd_una, progress.snd_nxt),
             answers: AnswerLimit::default(),
+            missing: None,
         })
     }
 

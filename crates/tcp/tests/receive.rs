@@ -186,12 +186,57 @@ fn timestamps_are_learnt_and_then_checked() {
     let old = u32::MAX - 5;
     assert_eq!(bench.receive(segment(b"a", |it| it.options = stamped(old))), accepted(1, 0));
     assert_eq!((bench.progress().ts_recent, bench.progress().ts_known), (old, 1));
-    let older = segment(b"b", |it| (it.seq, it.options) = (Seq(NXT + 1), stamped(old - 1)));
-    assert_eq!(bench.receive(older), Outcome::Returned(Back::OldTimestamp));
-    let wrapped = segment(b"b", |it| (it.seq, it.options) = (Seq(NXT + 1), stamped(3)));
-    assert_eq!(bench.receive(wrapped), accepted(1, 0));
+    let with = |bytes, value| segment(bytes, |it| (it.seq, it.options) = (Seq(NXT + 1), stamped(value)));
+    assert_eq!(bench.receive(with(b"b", old - 2)), Outcome::Discarded(Discarded::OldTimestamp));
+    assert_eq!(bench.receive(with(b"", old - 2)), Outcome::Returned(Back::OldTimestamp));
+    assert_eq!(bench.receive(with(b"", old - 1)), accepted(0, 0), "as Linux permits");
+    assert_eq!(bench.receive(with(b"b", 3)), accepted(1, 0));
     // Not the first segment since the last acknowledgement (RFC 7323, section 4.3).
     assert_eq!(bench.progress().ts_recent, old);
+}
+
+/// The kernel, which does not learn the newest timestamp, would accept each of these.
+#[test]
+fn old_data_are_not_returned_whatever_else_they_are() {
+    let changes: [fn(&mut Segment); 4] = [
+        |_| {},
+        |it| it.seq = Seq(NXT + 10),
+        |it| it.flags = Flags::ACK.with(Flags::FIN),
+        |it| it.flags = Flags::ACK.with(Flags::URG),
+    ];
+    for change in changes {
+        let mut bench = with_timestamps(Some(1000));
+        let old = |it: &mut Segment| {
+            it.options = stamped(900);
+            change(it);
+        };
+        assert_eq!(bench.receive(segment(b"old", old)), Outcome::Discarded(Discarded::OldTimestamp));
+        assert_eq!(bench.acks().len(), 1);
+    }
+    let reset = |it: &mut Segment| (it.options, it.flags) = (stamped(900), Flags::RST);
+    assert_eq!(with_timestamps(Some(1000)).receive(segment(b"", reset)), Outcome::Returned(Back::Reset));
+}
+
+#[test]
+fn after_24_days_no_timestamp_counts_as_old() {
+    let mut bench = with_timestamps(Some(1000));
+    bench.now = 25 * 24 * 3600 * 1_000_000;
+    let data = segment(b"new", |it| it.options = stamped(900));
+    assert_eq!(bench.receive(data), Outcome::Returned(Back::OldTimestamp));
+}
+
+#[test]
+fn a_report_of_duplicate_bytes_is_no_report_of_a_loss() {
+    for (from, to, is_duplicate) in
+        [(0, 100, true), (50, 90, true), (0, 101, false), (100, 200, false), (90, 50, false)]
+    {
+        let only_block = Some((Seq(UNA + from), Seq(UNA + to)));
+        let options = Options { has_sack: true, only_block, ..Options::default() };
+        let mut bench = sending();
+        let outcome = bench.receive(segment(b"", |it| (it.ack, it.options) = (Seq(UNA + 100), options)));
+        let due = if is_duplicate { accepted(0, 100) } else { Outcome::Returned(Back::Sack) };
+        assert_eq!(outcome, due, "{from}..{to}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use sidestep_tcp::{Agreed, Back, Flags, Progress, Saved, Seq};
+use sidestep_tcp::{Agreed, Back, Flags, Options, Progress, Saved, Seq};
 
 #[test]
 fn a_segment_is_published_before_it_can_be_written() {
@@ -62,6 +62,39 @@ fn nothing_leaves_beyond_the_window() {
     let mut small = common::bench(window(70));
     small.write(1000);
     assert_eq!(small.lengths(), [70], "half of the largest window");
+}
+
+#[test]
+fn what_the_peer_misses_may_leave_once_more() {
+    let mut bench = bench(|_| {});
+    assert!(bench.connection.missing(0).is_none(), "all is acknowledged");
+    bench.write(250);
+    assert_eq!(bench.lengths(), [100, 100, 50]);
+    for (acked, len) in [(0, 100), (100, 100), (220, 30)] {
+        if acked > 0 {
+            let _ = bench.receive(segment(b"", |it| it.ack = Seq(UNA + acked)));
+        }
+        let before = bench.connection.saved();
+        let again = bench.connection.missing(7).expect("a segment");
+        assert_eq!((again.payload().at, again.payload().len), (Seq(UNA + acked), len));
+        let fields = again.fields();
+        assert_eq!((fields.seq, fields.ack, u32::from(fields.window)), (Seq(UNA + acked), Seq(NXT), RING));
+        assert_eq!(bench.connection.saved(), before);
+    }
+}
+
+#[test]
+fn what_a_segment_acknowledges_that_tells_a_loss_is_not_missing() {
+    let sack = Options { has_sack: true, ..Options::default() };
+    for (acked, missing) in [(0, Some((0, 100))), (100, Some((100, 100))), (230, Some((230, 20))), (250, None)] {
+        let mut bench = bench(|_| {});
+        bench.write(250);
+        assert_eq!(bench.lengths(), [100, 100, 50]);
+        let told = segment(b"", |it| (it.ack, it.options) = (Seq(UNA + acked), sack));
+        assert_eq!(bench.receive(told), Outcome::Returned(Back::Sack));
+        let again = bench.connection.missing(0).map(|it| (it.payload().at.0 - UNA, it.payload().len));
+        assert_eq!(again, missing);
+    }
 }
 
 #[test]

@@ -18,12 +18,18 @@ fn named(page: &str) -> BTreeSet<(&str, &str)> {
 fn holds(file: &str, name: &str) -> bool {
     let Ok(source) = std::fs::read_to_string(path(file)) else { return false };
     match Path::new(file).extension().and_then(|e| e.to_str()) {
-        Some("py") if file == "tests/hosts/cases.py" => source.contains(&format!("\n@case\ndef {name}(hosts, seed)")),
+        Some("py") if file.starts_with("tests/hosts/") => is_case(&source, name),
         Some("py") => name.starts_with("test_") && source.contains(&format!("\ndef {name}(case)")),
         Some("rs") if file.starts_with("tests/hostile/") => source.contains(&format!("Reason::{name}")),
         Some("rs") => is_test(&source, name),
         _ => false,
     }
+}
+
+/// `@case`, perhaps with arguments, and the function.
+fn is_case(source: &str, name: &str) -> bool {
+    let Some((before, _)) = source.split_once(&format!("\ndef {name}(hosts, seed)")) else { return false };
+    before.lines().next_back().is_some_and(|line| line == "@case" || line.starts_with("@case("))
 }
 
 /// `#[test]`, perhaps other attributes, and the function; not one that is ignored.

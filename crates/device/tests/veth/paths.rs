@@ -138,6 +138,19 @@ fn a_stale_neighbour_is_confirmed_after_a_refresh() {
     }
 }
 
+/// With another link address than the neighbour would name if it were asked.
+#[test]
+fn an_entry_that_the_administrator_has_set_stays_after_a_refresh() {
+    let wire = Wire::new();
+    for ends in [V4, V6] {
+        wire.here.ip(&format!("neigh replace {} dev eth0 lladdr 02:00:00:00:00:99 nud permanent", ends[1]));
+        let path = find(&wire, ends).unwrap();
+        wire.here.run(|| refresh(&path)).unwrap();
+        wire.here.ip(&format!("neigh flush to {} dev eth0", ends[1]));
+        assert_eq!(find(&wire, ends).unwrap(), path, "what is permanent is not flushed");
+    }
+}
+
 /// Changes until one concerns the path.
 fn concerning(watch: &mut Watch, path: &Path) -> Change {
     let mut found = None;

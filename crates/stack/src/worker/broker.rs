@@ -105,7 +105,7 @@ impl Worker {
     /// The program has ended, and the broker gives its link up.
     fn unlinked(&mut self, link: u32) {
         let gone: Vec<u64> = self.by_slot.iter().filter(|((of, _), _)| *of == link).map(|(_, id)| *id).collect();
-        gone.into_iter().for_each(|id| self.end(id, Cause::Left, None));
+        gone.into_iter().for_each(|id| self.end(id, Cause::Left));
         self.links.remove(&link);
     }
 }

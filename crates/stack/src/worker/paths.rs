@@ -26,7 +26,7 @@ impl Worker {
             .filter(|(_, conn)| changes.iter().any(|change| change.concerns(&conn.subject.path)))
             .map(|(id, _)| *id)
             .collect();
-        concerned.into_iter().for_each(|id| self.end(id, Cause::Path, None));
+        concerned.into_iter().for_each(|id| self.end(id, Cause::Path));
         Ok(true)
     }
 

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
-use crate::frames::inject;
+use crate::frames::{inject, receive_held};
 use crate::handover::{abandon, is_stranded};
 use crate::program::Program;
 use crate::record::{Ends, Record};
@@ -11,9 +11,10 @@ use crate::stage::{Conn, Stage};
 use crate::subject::Subject;
 use crate::timers::now;
 use rustix::fd::AsFd;
+use sidestep_device::Outgoing;
 use sidestep_error::chain;
 use sidestep_ring::page;
-use sidestep_tcp::{Checksums, Segment, Tuple};
+use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
@@ -41,7 +42,7 @@ impl Worker {
         let result = conns.get_mut(&id).map_or(Ok(()), |conn| self.step(conn, id));
         self.conns = conns;
         if let Err(cause) = result {
-            self.end(id, cause, None);
+            self.end(id, cause);
         }
     }
 
@@ -50,10 +51,7 @@ impl Worker {
         let socket = conn.subject.socket.as_fd();
         match &mut conn.stage {
             Stage::Carried(carried) => {
-                let queues = &mut self.devices[conn.subject.device].queues;
-                let number = id as usize % queues.len();
-                let queue = &mut queues[number];
-                let mut frames = queue.sender.outgoing();
+                let mut frames = self.outgoing(conn.subject.device, id);
                 let sent = carried.send(&mut frames, time);
                 frames.submit();
                 if !sent? {
@@ -114,6 +112,13 @@ impl Worker {
         Ok(())
     }
 
+    /// Frames for segments of this connection: each connection has one queue.
+    fn outgoing(&mut self, device: usize, id: u64) -> Outgoing<'_> {
+        let queues = &mut self.devices[device].queues;
+        let number = id as usize % queues.len();
+        queues[number].sender.outgoing()
+    }
+
     fn take(&mut self, conn: &mut Conn, id: u64, time: u64) -> Result<(), Cause> {
         let Stage::Entering(program, record, since) = std::mem::replace(&mut conn.stage, Stage::Over) else {
             return Ok(());
@@ -132,9 +137,7 @@ impl Worker {
         conn.taken_at = time;
         self.totals.taken += 1;
         self.count(page::count_upgraded);
-        let held = std::mem::take(&mut conn.held);
-        let mut segments = held.iter().filter_map(|frame| Segment::parse(frame, Checksums::MayBePartial).ok());
-        let received = segments.try_for_each(|segment| carried.receive(&segment, time));
+        let received = receive_held(&mut carried, &mut conn.held, time);
         conn.stage = Stage::Carried(carried);
         self.due.insert(id);
         received
@@ -155,11 +158,11 @@ impl Worker {
         Ok(())
     }
 
-    /// The stack no longer carries the connection. `frame`: the kernel is to judge it.
-    pub(super) fn end(&mut self, id: u64, cause: Cause, frame: Option<Vec<u8>>) {
+    /// The stack no longer carries the connection. The kernel is to judge the frames that it holds.
+    pub(super) fn end(&mut self, id: u64, cause: Cause) {
         let Some(mut conn) = self.conns.remove(&id) else { return };
-        conn.held.extend(frame);
-        let (program, record, cause) = match self.give_back(&mut conn, cause) {
+        conn.is_ending = false;
+        let (program, record, cause) = match self.give_back(&mut conn, id, cause) {
             Ok(given) => given,
             Err(stranded) => {
                 conn.stage = *stranded;
@@ -184,10 +187,17 @@ impl Worker {
     }
 
     /// The kernel carries the connection, or it has ended. Err: not now.
-    fn give_back(&mut self, conn: &mut Conn, cause: Cause) -> Result<(Program, Record, Cause), Box<Stage>> {
+    fn give_back(&mut self, conn: &mut Conn, id: u64, cause: Cause) -> Result<(Program, Record, Cause), Box<Stage>> {
         let time = now();
         let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
-            Stage::Carried(carried) => (carried, cause, time),
+            Stage::Carried(mut carried) => {
+                if matches!(cause, Cause::Segment(why) if why.is_loss()) {
+                    let mut frames = self.outgoing(conn.subject.device, id);
+                    carried.send_missing(&mut frames, time);
+                    frames.submit();
+                }
+                (carried, cause, time)
+            }
             Stage::Stranded(carried, first, since) => (carried, if cause.passes() { first } else { cause }, since),
             Stage::Assigned(mut program, record, _)
             | Stage::Observed(mut program, record)

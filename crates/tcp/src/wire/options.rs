@@ -1,5 +1,7 @@
 //! TCP options (RFC 9293, section 3.2; RFC 7323; RFC 2018).
 
+use crate::Seq;
+
 /// The two values of a timestamps option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamps {
@@ -16,6 +18,8 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// Whether there are SACK blocks.
     pub has_sack: bool,
+    /// Beginning and end of the block, if there is only one.
+    pub only_block: Option<(Seq, Seq)>,
     /// Whether there is an option of any other kind, or one whose length is wrong.
     pub is_irregular: bool,
 }
@@ -65,15 +69,29 @@ impl Options {
     fn note(&mut self, kind: u8, value: &[u8]) {
         match kind {
             TIMESTAMPS if value.len() == 8 => self.timestamps = timestamps(value),
-            SACK if !value.is_empty() && value.len().is_multiple_of(8) => self.has_sack = true,
+            SACK if !value.is_empty() && value.len().is_multiple_of(8) => {
+                self.only_block = if self.has_sack { None } else { block(value) };
+                self.has_sack = true;
+            }
             _ => self.is_irregular = true,
         }
     }
 }
 
 fn timestamps(values: &[u8]) -> Option<Timestamps> {
-    let (value, echo) = values.split_first_chunk::<4>()?;
-    Some(Timestamps { value: u32::from_be_bytes(*value), echo: u32::from_be_bytes(*echo.first_chunk()?) })
+    let (value, echo) = two_words(values)?;
+    Some(Timestamps { value, echo })
+}
+
+/// The block of an option that has no other.
+fn block(value: &[u8]) -> Option<(Seq, Seq)> {
+    let (from, to) = two_words(value).filter(|_| value.len() == 8)?;
+    Some((Seq(from), Seq(to)))
+}
+
+fn two_words(bytes: &[u8]) -> Option<(u32, u32)> {
+    let (first, second) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_be_bytes(*first), u32::from_be_bytes(*second.first_chunk()?)))
 }
 
 #[cfg(test)]
@@ -94,7 +112,22 @@ mod tests {
     #[test]
     fn sack_blocks_are_seen_beside_timestamps() {
         let bytes = [1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
-        assert_eq!(Options::parse(&bytes), Options { timestamps: BOTH, has_sack: true, is_irregular: false });
+        let only_block = Some((Seq(1), Seq(2)));
+        assert_eq!(
+            Options::parse(&bytes),
+            Options { timestamps: BOTH, has_sack: true, only_block, is_irregular: false }
+        );
+    }
+
+    #[test]
+    fn of_several_sack_blocks_none_is_the_only_one() {
+        let one = [5, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        let two_in_one = [5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4];
+        assert_eq!(Options::parse(&one).only_block, Some((Seq(1), Seq(2))));
+        for bytes in [&two_in_one[..], &[one, one].concat()] {
+            let found = Options::parse(bytes);
+            assert!(found.has_sack && found.only_block.is_none(), "{bytes:?}");
+        }
     }
 
     #[test]
