@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Two hosts, in network namespaces of their own on one cable: connections between them by the stack.
 
-  tests/hosts/run.py [--filter TEXT] [--seed N] [--stack PATH] [--keep]
+  tests/hosts/run.py [--filter TEXT] [--seed N] [--stack PATH] [--keep] [--jobs N]
   tests/hosts/run.py --more     what takes longer, and nothing else
 
 The last line is `hosts: N passed, N failed`.
 """
 
 import argparse
+import multiprocessing
 import sys
 import time
 from pathlib import Path
@@ -28,25 +29,35 @@ def main():
     parser.add_argument("--stack", type=Path, default=TARGET / "debug" / "sidestep-stack")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--more", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time, each with hosts of its own")
     args = parser.parse_args()
     console.must_be_root("tests/hosts/run.py")
     console.end_by_signals()
-    passed, failed = 0, 0
-    for case in CASES:
-        name = case.function.__name__
-        if case.more != args.more or args.filter not in name:
-            continue
-        began = time.monotonic()
-        try:
-            with case.bed(args.stack, args.keep) as hosts:
-                case.function(hosts, args.seed)
-            passed += 1
-            print(f"ok    {name} ({time.monotonic() - began:.1f} s)", flush=True)
-        except Failure as failure:
-            failed += 1
-            print(f"FAIL  {name}: {failure}", flush=True)
-    print(f"hosts: {passed} passed, {failed} failed")
-    sys.exit(1 if failed or not passed else 0)
+    chosen = [n for n, case in enumerate(CASES) if case.more == args.more and args.filter in case.function.__name__]
+    # A process for each case: names of what it makes on the machine hold the number of its process.
+    with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=1) as pool:
+        results = pool.imap_unordered(run_case, [(n, args) for n in chosen], chunksize=1)
+        passed = sum(results)
+        pool.close()
+        pool.join()
+    print(f"hosts: {passed} passed, {len(chosen) - passed} failed")
+    sys.exit(1 if passed < len(chosen) or not chosen else 0)
+
+
+def run_case(job):
+    """Runs one case of the list. Returns whether it passed."""
+    number, args = job
+    case = CASES[number]
+    name, began = case.function.__name__, time.monotonic()
+    console.end_by_signals()
+    try:
+        with case.bed(args.stack, args.keep) as hosts:
+            case.function(hosts, args.seed)
+    except Failure as failure:
+        print(f"FAIL  {name}: {failure}", flush=True)
+        return False
+    print(f"ok    {name} ({time.monotonic() - began:.1f} s)", flush=True)
+    return True
 
 
 if __name__ == "__main__":
