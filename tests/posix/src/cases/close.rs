@@ -7,7 +7,7 @@ use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::sys::errno::{EBADF, Errno, Outcome, outcome};
 use crate::sys::net::Family::V4;
-use crate::sys::only_c::{self, Wait};
+use crate::sys::only_c::{self, Blocking};
 use crate::sys::threads::blocked;
 use crate::sys::{Fd, fds, io, net, poll, stdio};
 use crate::ways::{receiving, sending};
@@ -220,7 +220,7 @@ fn beside_a_cancelled_reader(cancelled_first: bool) {
                 tell.send((got, bytes)).expect("the case listens");
             })
         };
-        let cancel = || only_c::cancel_thread_in(Wait::Recv, fd);
+        let cancel = || only_c::cancel_thread_in(Blocking::Recv, fd);
         if cancelled_first {
             cancel();
         }
@@ -244,7 +244,7 @@ fn beside_a_cancelled_reader(cancelled_first: bool) {
 /// another connection is opened or closed.
 fn cancelled_afterwards() {
     let (end, mut peer) = link::client(V4);
-    only_c::cancel_thread_after(Wait::Recv, end.fd(), || end.close());
+    only_c::cancel_thread_after(Blocking::Recv, end.fd(), || end.close());
     let (a, b) = link::cold_pair(V4);
     assert_eq!(peer.call("ending", &[]), 0, "nobody has the connection any more");
     for fd in [a, b] {

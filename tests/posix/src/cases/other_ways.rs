@@ -8,7 +8,7 @@ use crate::link;
 use crate::sys::cpu::eventually;
 use crate::sys::errno::{ENOENT, outcome};
 use crate::sys::net::{Addr, Family::V4};
-use crate::sys::only_c::{self, Wait};
+use crate::sys::only_c::{self, Blocking};
 use crate::sys::{Fd, bare, fds, io, net, signal};
 
 pub const CASES: &[Case] = &[
@@ -16,14 +16,14 @@ pub const CASES: &[Case] = &[
     case("other.fioasync_raises_sigio", fioasync),
     case("other.upper_layer_protocol", upper_layer),
     case("other.attached_filter", filter),
-    case("other.thread_cancelled_in_recv", || cancelled(Wait::Recv)),
-    case("other.thread_cancelled_in_read", || cancelled(Wait::Read)),
-    case("other.thread_cancelled_in_poll", || cancelled(Wait::Poll)),
-    case("other.thread_cancelled_in_epoll_wait", || cancelled(Wait::EpollWait)),
-    case("other.thread_cancelled_in_select", || cancelled(Wait::Select)),
-    case("other.jump_out_of_recv", || jumped_out(Wait::Recv)),
-    case("other.jump_out_of_poll", || jumped_out(Wait::Poll)),
-    case("other.jump_out_of_epoll_wait", || jumped_out(Wait::EpollWait)),
+    case("other.thread_cancelled_in_recv", || cancelled(Blocking::Recv)),
+    case("other.thread_cancelled_in_read", || cancelled(Blocking::Read)),
+    case("other.thread_cancelled_in_poll", || cancelled(Blocking::Poll)),
+    case("other.thread_cancelled_in_epoll_wait", || cancelled(Blocking::EpollWait)),
+    case("other.thread_cancelled_in_select", || cancelled(Blocking::Select)),
+    case("other.jump_out_of_recv", || jumped_out(Blocking::Recv)),
+    case("other.jump_out_of_poll", || jumped_out(Blocking::Poll)),
+    case("other.jump_out_of_epoll_wait", || jumped_out(Blocking::EpollWait)),
     case("other.aio_reads_and_writes_in_turn", aio),
     case("other.undumpable_process", renamed),
     case("other.multipath_tcp", multipath).never("its connections are not followed"),
@@ -132,7 +132,7 @@ fn filter() {
 }
 
 /// The thread is cancelled in its call and leaves nothing locked; the connection goes on.
-fn cancelled(how: Wait) {
+fn cancelled(how: Blocking) {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
         only_c::cancel_thread_in(how, end.fd());
@@ -143,7 +143,7 @@ fn cancelled(how: Wait) {
 }
 
 /// The call never returns: what it held must not stay held.
-fn jumped_out(how: Wait) {
+fn jumped_out(how: Blocking) {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
         only_c::jump_out_of(how, end.fd());

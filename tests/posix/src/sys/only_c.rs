@@ -20,7 +20,7 @@ unsafe extern "C" {
 /// The calls in which a thread can wait for a socket; the numbers are those of the C side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
-pub enum Wait {
+pub enum Blocking {
     Recv,
     Read,
     Poll,
@@ -56,7 +56,7 @@ fn set_with(fd: Fd) -> Fd {
 /// A thread's argument, as the C side has it.
 #[repr(C)]
 struct Waiting {
-    how: Wait,
+    how: Blocking,
     fd: Fd,
     set: Fd,
     tid: AtomicI32,
@@ -64,12 +64,12 @@ struct Waiting {
 }
 
 /// Starts a thread that waits for `fd`, and cancels it when it sleeps.
-pub fn cancel_thread_in(how: Wait, fd: Fd) {
+pub fn cancel_thread_in(how: Blocking, fd: Fd) {
     cancel_thread_after(how, fd, || ());
 }
 
 /// The same, with something to be done while it sleeps.
-pub fn cancel_thread_after(how: Wait, fd: Fd, meanwhile: impl FnOnce()) {
+pub fn cancel_thread_after(how: Blocking, fd: Fd, meanwhile: impl FnOnce()) {
     let waiting = Waiting { how, fd, set: set_with(fd), tid: AtomicI32::new(0), cleaned_up: AtomicI32::new(0) };
     // The crate's type for a start routine is one that Rust may call; this one is C's alone.
     let start: unsafe extern "C" fn(*mut c_void) -> *mut c_void = only_c_waiting_thread;
@@ -96,7 +96,7 @@ pub fn cancel_thread_after(how: Wait, fd: Fd, meanwhile: impl FnOnce()) {
 }
 
 /// Leaves a wait by a jump out of a signal handler.
-pub fn jump_out_of(how: Wait, fd: Fd) {
+pub fn jump_out_of(how: Blocking, fd: Fd) {
     let set = set_with(fd);
     // SAFETY: the jump stays within the C function, whose callees have nothing to clean up.
     let jumped = unsafe { only_c_jump_out(how as c_int, fd, set) };
