@@ -344,6 +344,33 @@ def killed_keeper(hosts, seed):
 
 
 @case
+def killed_keepers_and_workers(hosts, seed):
+    """Both at once, in either order: the standby gives everything back, and ends."""
+    chosen = random.Random(int(seed))
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+
+    def kill():
+        for host in (hosts.client, hosts.server):
+            time.sleep(chosen.uniform(0.6, 1.2))  # any moment, while it carries
+            stack, roles = host.stack, [host.worker(), host.stack.pid]
+            family = [int(pid) for pid in Path(f"/proc/{stack.pid}/task/{stack.pid}/children").read_text().split()]
+            for pid in chosen.sample(roles, 2):
+                os.kill(pid, signal.SIGKILL)
+            stack.popen.wait(10)
+            for pid in family:
+                until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "the standby to end", 10)
+            if not re.search(r"the standby has given [1-9]\d* connections back", stack.output()):
+                raise Failure(f"the standby of {host.name} has given nothing back:\n{stack.tail()}")
+            host.stack = None
+            host.start_stack()
+
+    exchanged(hosts, *LIVELY, "9", "--seed", seed, meanwhile=kill)
+    for host in (hosts.client, hosts.server):
+        host.stop_stack()
+
+
+@case
 def another_broker(hosts, seed):
     """The stack gives everything back when the broker ends, and joins the next one."""
     hosts.server.start_stack()

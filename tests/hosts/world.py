@@ -27,6 +27,14 @@ def capabilities():
     return [*(word.removeprefix("CAP_").lower() for word in words), "ipc_lock"]
 
 
+def arguments(pid):
+    """Those of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 class Host:
     """A host: a namespace with a broker, and a stack if it is to have one."""
 
@@ -75,9 +83,10 @@ class Host:
 
     def worker(self):
         """Pid of the stack's worker."""
-        def first_child():
-            return Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()
-        return int(until(first_child, f"the stack of {self.name} to have a worker", 10, self.stack.must_run)[0])
+        def workers():
+            children = Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()
+            return [child for child in children if b"--worker" in arguments(child)]
+        return int(until(workers, f"the stack of {self.name} to have a worker", 10, self.stack.must_run)[0])
 
     def kill_worker(self):
         """Ends the worker as a crash would."""

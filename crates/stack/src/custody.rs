@@ -1,4 +1,4 @@
-//! What the worker hands to the keeper, so that the keeper can give connections back if the worker is killed. Messages of the
+//! What the worker hands to the keeper and to its standby, which give connections back if the worker is killed. Messages of the
 //! broker's protocol, with the same meaning; a connection's number is that of its record.
 //!
 //! | message | with it | meaning |
@@ -14,32 +14,27 @@ use rustix::io::{self, Errno};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::wire;
 
-/// The worker's end of the socket to the keeper.
+/// The worker's ends of the sockets to the keeper and to its standby.
 pub struct Custody {
     socket: OwnedFd,
+    standby: OwnedFd,
 }
 
 impl Custody {
-    pub fn new(socket: OwnedFd) -> Custody {
-        Custody { socket }
+    pub fn new(socket: OwnedFd, standby: OwnedFd) -> Custody {
+        Custody { socket, standby }
     }
 
-    /// The keeper gets the message before the worker relies on what it says: if the worker is killed, the keeper first reads all
+    /// Keeper and standby get the message before the worker relies on what it says: if the worker is killed, they first read all
     /// that was sent.
     ///
     /// # Errors
     ///
     /// EPIPE: the keeper has ended.
     pub fn tell(&self, msg: &Msg, descriptor: Option<BorrowedFd>) -> io::Result<()> {
-        loop {
-            match wire::send(self.socket.as_fd(), msg, descriptor) {
-                // The keeper reads at once.
-                Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => {
-                    poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], None).map(drop)?;
-                }
-                other => return other,
-            }
-        }
+        // The keeper replaces a standby that has ended, and this worker with it.
+        let _ = tell(&self.standby, msg, descriptor);
+        tell(&self.socket, msg, descriptor)
     }
 
     /// The keeper holds the socket of this record.
@@ -63,5 +58,17 @@ impl Custody {
         let mut end = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP)];
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut end, Some(&now)).is_ok_and(|n| n > 0)
+    }
+}
+
+fn tell(socket: &OwnedFd, msg: &Msg, descriptor: Option<BorrowedFd>) -> io::Result<()> {
+    loop {
+        match wire::send(socket.as_fd(), msg, descriptor) {
+            // The other end reads at once.
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => {
+                poll(&mut [PollFd::new(socket, PollFlags::OUT)], None).map(drop)?;
+            }
+            other => return other,
+        }
     }
 }

@@ -1,25 +1,23 @@
-//! The keeper: starts the worker, and holds what the worker's connections need to survive it. It looks at no packet and decides
+//! The keeper: starts the worker and its standby, and holds what the worker's connections need to survive it. It looks at no packet and decides
 //! nothing. When the worker ends, in whatever way, it gives every connection back to the kernel, and starts another worker.
 
 use crate::error::{Error, failed};
-use crate::frames::inject;
 use crate::held::Held;
 use crate::ledger::Ledger;
 use crate::passing;
+use crate::recovery::{Heard, hear_all, hear_out, is_readable, restore};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::io::{self, FdFlags, fcntl_setfd};
+use rustix::io::{self, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
-use sidestep_broker::wire::{self, Incoming};
-use sidestep_device::{Device, Parts, Tuple, wait_for_programs};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use sidestep_device::{Device, Parts};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to give everything back once it is to end.
-const GRACE: Duration = Duration::from_secs(10);
 /// A worker that has served for less than this is not replaced at once.
 const STEADY: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
@@ -52,6 +50,7 @@ pub struct Worker {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     WorkerEnded,
+    StandbyEnded,
     Ends,
     Replaces,
 }
@@ -61,6 +60,8 @@ struct Running {
     child: Child,
     socket: OwnedFd,
     held: Held,
+    standby: Child,
+    of_standby: OwnedFd,
     /// The broker does not hear that the worker has ended before the keeper has given the connections back.
     _broker: OwnedFd,
 }
@@ -91,6 +92,7 @@ impl Keeper {
                 Over::Replaces => {
                     eprintln!("sidestep-stack: the worker has given everything back; another one is started")
                 }
+                Over::StandbyEnded => eprintln!("sidestep-stack: the standby has ended; another one is started"),
                 Over::WorkerEnded => {
                     eprintln!("sidestep-stack: the worker has ended ({status}); another one is started");
                     if began.elapsed() < STEADY && is_readable(&self.signals.ends, PAUSE) {
@@ -103,34 +105,45 @@ impl Keeper {
     }
 
     fn start(&self, broker: OwnedFd) -> Result<Running, Error> {
-        let flags = SocketFlags::CLOEXEC;
-        let (socket, of_worker) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed("make a socket"))?;
-        fcntl_setfd(&of_worker, FdFlags::empty()).map_err(failed("pass a socket"))?;
+        let (socket, of_worker) = pair()?;
+        let (standby_to_worker, worker_to_standby) = pair()?;
+        let (of_standby, to_keeper) = pair()?;
+        let child = self.spawn(WORKER, &of_worker)?;
+        let mut all = vec![broker.as_fd(), self.ledger.file(), worker_to_standby.as_fd()];
+        all.extend(self.devices.iter().flat_map(Parts::descriptors));
+        passing::send(socket.as_fd(), &all).map_err(failed("pass descriptors to the worker"))?;
+
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed("open the worker"))?;
+        let standby = self.spawn(STANDBY, &to_keeper)?;
+        let mut all = vec![broker.as_fd(), self.ledger.file(), standby_to_worker.as_fd(), process.as_fd()];
+        all.extend(self.devices.iter().flat_map(Parts::descriptors));
+        passing::send(of_standby.as_fd(), &all).map_err(failed("pass descriptors to the standby"))?;
+        Ok(Running { child, socket, held: Held::new(self.ledger.clone()), standby, of_standby, _broker: broker })
+    }
+
+    /// Starts this program in another role. It inherits a copy of `socket`, and learns how many descriptors belong to each device.
+    fn spawn(&self, role: &str, socket: &OwnedFd) -> Result<Child, Error> {
+        let inherited = fcntl_dupfd_cloexec(socket, 0).map_err(failed("pass a socket"))?;
+        fcntl_setfd(&inherited, FdFlags::empty()).map_err(failed("pass a socket"))?;
         let mut command = Command::new(&self.program.path);
-        command.args(&self.program.arguments).arg(WORKER).arg(of_worker.as_raw_fd().to_string());
-        // How many descriptors belong to each device.
+        command.args(&self.program.arguments).arg(role).arg(inherited.as_raw_fd().to_string());
         for parts in &self.devices {
             command.arg(PARTS).arg(parts.descriptors().len().to_string());
         }
-        let child = command.spawn().map_err(Error::Spawn)?;
-        let mut all = vec![broker.as_fd(), self.ledger.file()];
-        all.extend(self.devices.iter().flat_map(Parts::descriptors));
-        passing::send(socket.as_fd(), &all).map_err(failed("pass descriptors to the worker"))?;
-        Ok(Running { child, socket, held: Held::new(self.ledger.clone()), _broker: broker })
+        command.spawn().map_err(Error::Spawn)
     }
 
     /// Hears the worker until that is over.
     fn serve(&self, running: &mut Running) -> Result<Over, Error> {
         let Signals { ends, replaces } = &self.signals;
         loop {
-            let mut fds = [running.socket.as_fd(), ends.as_fd(), replaces.as_fd()]
+            let mut fds = [running.socket.as_fd(), ends.as_fd(), replaces.as_fd(), running.of_standby.as_fd()]
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             match poll(&mut fds, None) {
                 Ok(_) | Err(io::Errno::INTR) => {}
                 Err(error) => return Err(failed("wait")(error)),
             }
-            let [_, to_end, to_replace] = fds.map(|fd| !fd.revents().is_empty());
+            let [_, to_end, to_replace, standby_ended] = fds.map(|fd| !fd.revents().is_empty());
             if to_end {
                 return Ok(Over::Ends);
             }
@@ -138,8 +151,11 @@ impl Keeper {
                 let _ = io::read(replaces, &mut [0; 64]);
                 return Ok(Over::Replaces);
             }
-            if hear_all(running) == Heard::End {
+            if hear_all(running.socket.as_fd(), &mut running.held) == Heard::End {
                 return Ok(Over::WorkerEnded);
+            }
+            if standby_ended {
+                return Ok(Over::StandbyEnded);
             }
         }
     }
@@ -149,85 +165,28 @@ impl Keeper {
         if is_asked {
             // The worker hears this as the end, and can still tell what it gives back. It may have ended already.
             let _ = shutdown(&running.socket, Shutdown::Write);
-            hear_until(&mut running, Instant::now() + GRACE);
+            hear_out(running.socket.as_fd(), &mut running.held);
         }
         // A worker that closes its socket and runs on must not touch the connections any more.
         let _ = running.child.kill();
         let status = running.child.wait().map_err(Error::Spawn)?;
-        hear_all(&mut running);
-        self.restore(&mut running.held)?;
+        hear_all(running.socket.as_fd(), &mut running.held);
+        restore(&self.devices, &mut running.held, "keeper")?;
+        // It has nothing left to do.
+        let _ = running.standby.kill();
+        let _ = running.standby.wait();
         Ok(status)
-    }
-
-    fn restore(&self, held: &mut Held) -> Result<(), Error> {
-        let restored = held.restore_all();
-        // A device that is gone has no frames.
-        let parts = self.devices.iter().map(Parts::try_clone).collect::<Result<Vec<_>, _>>()?;
-        let mut devices: Vec<Device> = parts.into_iter().filter_map(|parts| Device::from_parts(parts).ok()).collect();
-        for device in &mut devices {
-            for ends in &restored {
-                let _ = device.taken.remove(&Tuple::new(ends.local, ends.remote));
-            }
-            // What the program of the device has put there for the worker is the kernel's now.
-            inject_all(device);
-        }
-        if !restored.is_empty() {
-            eprintln!("sidestep-stack: the keeper has given {} connections back to the kernel", restored.len());
-            wait_for_programs();
-            devices.iter_mut().for_each(inject_all);
-        }
-        Ok(())
     }
 }
 
 /// The option that makes this program a worker. Its value: the descriptor of the socket to the keeper.
 pub const WORKER: &str = "--worker";
-/// The option that tells a worker how many of the passed descriptors belong to a device; once for each device.
+/// The option that makes this program a standby, with the same value.
+pub const STANDBY: &str = "--standby";
+/// The option that tells a worker or a standby how many of the passed descriptors belong to a device; once for each device.
 pub const PARTS: &str = "--parts";
 
-/// Whether the descriptor becomes readable within this time.
-pub fn is_readable(descriptor: impl AsFd, within: Duration) -> bool {
-    let Ok(time) = within.try_into() else { return false };
-    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&time)).is_ok_and(|n| n > 0)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Heard {
-    All,
-    End,
-}
-
-fn hear_all(running: &mut Running) -> Heard {
-    loop {
-        match wire::receive(running.socket.as_fd()) {
-            Incoming::Record(record) => running.held.hear(&record.msg, record.fd),
-            Incoming::Garbage { .. } => {}
-            Incoming::Empty => return Heard::All,
-            Incoming::End => return Heard::End,
-        }
-    }
-}
-
-fn hear_until(running: &mut Running, end: Instant) {
-    while hear_all(running) == Heard::All {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || !is_readable(&running.socket, left) {
-            return;
-        }
-    }
-}
-
-fn inject_all(device: &mut Device) {
-    let Device { queues, injector, .. } = device;
-    for queue in queues {
-        loop {
-            let batch = queue.receiver.receive(usize::MAX);
-            if batch.is_empty() {
-                break;
-            }
-            for frame in batch.frames() {
-                inject(injector, &frame.to_vec());
-            }
-        }
-    }
+/// Two ends of a socket for messages.
+fn pair() -> Result<(OwnedFd, OwnedFd), Error> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(failed("make a socket"))
 }

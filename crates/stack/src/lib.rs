@@ -12,17 +12,18 @@
 //! then on the fast path ([`sidestep_tcp`]) carries it. Whatever the fast path does not know goes back to the kernel, on the
 //! same descriptor.
 //!
-//! # Two processes
+//! # Its processes
 //!
 //! ```text
-//! keeper ── starts, and passes the device and the ledger to ──> worker <──> broker, programs, device
-//!    ^                                                            │
-//!    └────── sockets, links (custody) ── records (ledger) ────────┘
+//! keeper, standby <─ starts, and passes the device and the ledger to ─> worker <──> broker, programs, device
+//!    ^                                                                    │
+//!    └────────── sockets, links (custody) ── records (ledger) ────────────┘
 //! ```
 //!
 //! The worker does all of the above, and may be killed at any instruction. The keeper only waits. It has the descriptors of the
 //! device, a copy of each connection's socket, and the memory in which the worker writes what it is about to do (`record.rs`).
-//! When the worker has ended it gives each connection back (`handover.rs`), and starts another worker.
+//! When the worker has ended it gives each connection back (`handover.rs`), and starts another worker. The standby has the same,
+//! and does that in place of a keeper that was killed, too.
 
 mod carried;
 mod cause;
@@ -43,7 +44,9 @@ mod pace;
 pub mod passing;
 mod program;
 mod record;
+pub mod recovery;
 mod stage;
+pub mod standby;
 mod subject;
 mod timers;
 pub mod wait;

@@ -3,15 +3,18 @@
 mod check;
 
 use clap::{Parser, ValueEnum};
-use rustix::fd::{FromRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options, Parts};
 use sidestep_error::chain;
 use sidestep_stack::error;
-use sidestep_stack::keeper::{self, Keeper, Signals, is_readable};
+use sidestep_stack::keeper::{self, Keeper, Signals};
 use sidestep_stack::ledger::Ledger;
 use sidestep_stack::passing;
+use sidestep_stack::recovery::is_readable;
+use sidestep_stack::standby::Standby;
 use sidestep_stack::wait::Wait;
 use sidestep_stack::worker::{Given, Worker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,14 +26,14 @@ use std::time::{Duration, Instant};
 /// Carry connections of programs under `sidestep run` to other hosts in user space
 ///
 /// Established connections are taken from the kernel alive, and given back on the same descriptor when anything irregular
-/// happens. Two processes: a worker does that, and a keeper gives its connections back if the worker is killed. SIGTERM gives all
-/// of them back; SIGHUP replaces the worker, whose program may be another release by then. Needs root, or CAP_NET_ADMIN,
-/// CAP_NET_RAW and CAP_BPF.
+/// happens. Three processes: a worker does that, a keeper gives its connections back if the worker is killed, and a standby if both
+/// are. SIGTERM gives all of them back; SIGHUP replaces the worker, whose program may be another release by then. Needs root, or
+/// CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
 #[derive(Parser)]
 #[command(name = "sidestep-stack", version)]
 struct Args {
     /// The devices by which the packets of the connections leave; may be given several times
-    #[arg(long = "device", value_name = "DEV", num_args = 1.., required_unless_present = "worker")]
+    #[arg(long = "device", value_name = "DEV", num_args = 1.., required_unless_present_any = ["worker", "standby"])]
     devices: Vec<String>,
     /// What the worker does while nothing is to be done
     #[arg(long, value_enum, default_value_t)]
@@ -59,6 +62,9 @@ struct Args {
     /// The keeper starts its worker with this: a descriptor
     #[arg(long, hide = true)]
     worker: Option<RawFd>,
+    /// ... and its standby with this
+    #[arg(long, hide = true)]
+    standby: Option<RawFd>,
     /// ... and with this, for each device: how many descriptors it passes
     #[arg(long, hide = true)]
     parts: Vec<usize>,
@@ -84,6 +90,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.worker {
         Some(socket) => work(&args, socket),
+        None if args.standby.is_some() => stand_by(&args),
         None if args.check => return check::check(&args.devices, args.json),
         None => keep(&args),
     };
@@ -138,7 +145,7 @@ impl Args {
     }
 }
 
-/// A connection takes a descriptor in each of the two processes.
+/// A connection takes a descriptor in each of the three processes.
 fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -181,23 +188,41 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
-    // The keeper says when the worker is to end. A terminal sends these to both.
+/// What the keeper passes: the socket to it, `N` descriptors, and those of each device.
+fn passed<const N: usize>(args: &Args, socket: RawFd) -> Result<(OwnedFd, [OwnedFd; N], Vec<Vec<OwnedFd>>), Error> {
+    // The keeper says when this process is to end. A terminal sends these to all.
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Default::default())?;
     }
     // SAFETY: the keeper has opened it for this process, and nothing else here knows it.
     let keeper = unsafe { OwnedFd::from_raw_fd(socket) };
-    let passed = |error: rustix::io::Errno| Error::NotPassed(error.into());
-    rustix::io::fcntl_setfd(&keeper, rustix::io::FdFlags::CLOEXEC).map_err(passed)?;
-    let mut descriptors = passing::receive(rustix::fd::AsFd::as_fd(&keeper)).map_err(passed)?;
-    if descriptors.len() < 2 {
-        return Err(passed(rustix::io::Errno::INVAL));
-    }
-    let devices = adopted(descriptors.split_off(2), &args.parts)?;
-    let [broker, ledger] = descriptors.try_into().map_err(|_| passed(rustix::io::Errno::INVAL))?;
-    let ledger = Ledger::open(ledger).map_err(passed)?;
-    let given = Given { devices, broker, ledger, keeper };
+    rustix::io::fcntl_setfd(&keeper, rustix::io::FdFlags::CLOEXEC).map_err(not_passed)?;
+    let mut first = passing::receive(keeper.as_fd()).map_err(not_passed)?;
+    let mut rest = first.split_off(N.min(first.len()));
+    let first = first.try_into().map_err(|_| not_passed(Errno::INVAL))?;
+    let devices = args.parts.iter().map(|count| {
+        let others = rest.split_off((*count).min(rest.len()));
+        std::mem::replace(&mut rest, others)
+    });
+    Ok((keeper, first, devices.collect()))
+}
+
+fn not_passed(error: Errno) -> Error {
+    Error::NotPassed(error.into())
+}
+
+fn stand_by(args: &Args) -> Result<(), Error> {
+    let (keeper, [broker, ledger, worker, process], devices) = passed(args, args.standby.unwrap_or(-1))?;
+    let devices = devices.into_iter().map(Parts::from_descriptors).collect::<Result<_, _>>()?;
+    let ledger = Ledger::open(ledger).map_err(not_passed)?;
+    Ok(Standby { keeper, worker, process, ledger, devices, broker }.run()?)
+}
+
+fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
+    let (keeper, [broker, ledger, standby], devices) = passed(args, socket)?;
+    let devices = adopted(devices)?;
+    let ledger = Ledger::open(ledger).map_err(not_passed)?;
+    let given = Given { devices, broker, ledger, keeper, standby };
     let mut worker = Worker::new(given, args.ring_size, args.wait, args.verbose)?;
     let totals = worker.run()?;
     println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
@@ -205,13 +230,11 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
 }
 
 /// The devices that the keeper has passed. One that was removed is left out, unless it is the only one.
-fn adopted(mut descriptors: Vec<OwnedFd>, counts: &[usize]) -> Result<Vec<Device>, Error> {
+fn adopted(passed: Vec<Vec<OwnedFd>>) -> Result<Vec<Device>, Error> {
     let mut devices = Vec::new();
     let mut failed = None;
-    for count in counts {
-        let rest = descriptors.split_off((*count).min(descriptors.len()));
-        let parts = Parts::from_descriptors(std::mem::replace(&mut descriptors, rest))?;
-        match Device::from_parts(parts) {
+    for descriptors in passed {
+        match Device::from_parts(Parts::from_descriptors(descriptors)?) {
             Ok(device) => devices.push(device),
             Err(error) => failed = Some(error),
         }

@@ -58,6 +58,8 @@ pub struct Given {
     pub ledger: Ledger,
     /// The socket to the keeper.
     pub keeper: OwnedFd,
+    /// The socket to the keeper's standby.
+    pub standby: OwnedFd,
 }
 
 /// The worker.
@@ -94,14 +96,14 @@ pub struct Worker {
 impl Worker {
     /// Joins the broker by its operator's socket.
     pub fn new(given: Given, ring_size: u32, wait: Wait, verbose: bool) -> Result<Worker, Error> {
-        let Given { devices, broker, ledger, keeper } = given;
+        let Given { devices, broker, ledger, keeper, standby } = given;
         let control = Control::join(broker, ring_size).map_err(failed("join the broker"))?;
         Ok(Worker {
             namespace: tcp::namespace(devices[0].queues[0].as_fd().as_raw_fd()),
             devices,
             wait,
             control,
-            custody: Custody::new(keeper),
+            custody: Custody::new(keeper, standby),
             free: (0..ledger.records()).rev().collect(),
             ledger: Rc::new(ledger),
             closing: Closing::new(),

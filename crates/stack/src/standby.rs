@@ -1,0 +1,63 @@
+//! The standby: holds the same as the keeper, and takes its place if the keeper is killed together with the worker. It starts and
+//! ends with the worker.
+
+use crate::error::{Error, failed};
+use crate::held::Held;
+use crate::ledger::Ledger;
+use crate::recovery::{Heard, hear_all, hear_out, restore};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Signal, pidfd_send_signal};
+use sidestep_device::Parts;
+use std::rc::Rc;
+
+/// What the keeper passes to its standby.
+pub struct Standby {
+    /// The socket to the keeper.
+    pub keeper: OwnedFd,
+    /// The socket to the worker, which says the same to the keeper ([`crate::custody`]).
+    pub worker: OwnedFd,
+    /// A pidfd of the worker.
+    pub process: OwnedFd,
+    /// The records.
+    pub ledger: Ledger,
+    /// The devices.
+    pub devices: Vec<Parts>,
+    /// The worker's socket to the broker: the broker does not hear that the worker has ended before its connections are back.
+    pub broker: OwnedFd,
+}
+
+impl Standby {
+    /// Serves until the keeper is gone: one that has no more use for its standby kills it. The worker then gives everything back;
+    /// what it does not, the standby does.
+    ///
+    /// # Errors
+    ///
+    /// A call that cannot fail has failed.
+    pub fn run(self) -> Result<(), Error> {
+        let mut held = Held::new(Rc::new(self.ledger));
+        let mut has_ended = false;
+        loop {
+            let listens = if has_ended { PollFlags::empty() } else { PollFlags::IN };
+            let mut fds = [PollFd::new(&self.keeper, PollFlags::IN), PollFd::new(&self.worker, listens)];
+            match poll(&mut fds[..if has_ended { 1 } else { 2 }], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(failed("wait")(error)),
+            }
+            if !fds[0].revents().is_empty() {
+                break;
+            }
+            has_ended = has_ended || hear_all(self.worker.as_fd(), &mut held) == Heard::End;
+        }
+        eprintln!("sidestep-stack: the keeper has ended");
+        hear_out(self.worker.as_fd(), &mut held);
+        // A worker that closes its socket and runs on must not touch the connections any more. It may have ended.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+        let _ = poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None);
+        hear_all(self.worker.as_fd(), &mut held);
+        let restored = restore(&self.devices, &mut held, "standby");
+        drop(self.broker);
+        restored
+    }
+}
