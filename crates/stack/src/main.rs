@@ -188,8 +188,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the keeper passes: the socket to it, `N` descriptors, and those of each device.
-fn passed<const N: usize>(args: &Args, socket: RawFd) -> Result<(OwnedFd, [OwnedFd; N], Vec<Vec<OwnedFd>>), Error> {
+/// What the keeper passes to a worker or a standby.
+struct Passed<const N: usize> {
+    /// The socket to the keeper.
+    keeper: OwnedFd,
+    first: [OwnedFd; N],
+    /// The descriptors of each device.
+    devices: Vec<Vec<OwnedFd>>,
+}
+
+fn passed<const N: usize>(args: &Args, socket: RawFd) -> Result<Passed<N>, Error> {
     // The keeper says when this process is to end. A terminal sends these to all.
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Default::default())?;
@@ -204,7 +212,7 @@ fn passed<const N: usize>(args: &Args, socket: RawFd) -> Result<(OwnedFd, [Owned
         let others = rest.split_off((*count).min(rest.len()));
         std::mem::replace(&mut rest, others)
     });
-    Ok((keeper, first, devices.collect()))
+    Ok(Passed { keeper, first, devices: devices.collect() })
 }
 
 fn not_passed(error: Errno) -> Error {
@@ -212,14 +220,15 @@ fn not_passed(error: Errno) -> Error {
 }
 
 fn stand_by(args: &Args) -> Result<(), Error> {
-    let (keeper, [broker, ledger, worker, process], devices) = passed(args, args.standby.unwrap_or(-1))?;
+    let Passed { keeper, first: [broker, ledger, worker, process], devices } =
+        passed(args, args.standby.unwrap_or(-1))?;
     let devices = devices.into_iter().map(Parts::from_descriptors).collect::<Result<_, _>>()?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
     Ok(Standby { keeper, worker, process, ledger, devices, broker }.run()?)
 }
 
 fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
-    let (keeper, [broker, ledger, standby], devices) = passed(args, socket)?;
+    let Passed { keeper, first: [broker, ledger, standby], devices } = passed(args, socket)?;
     let devices = adopted(devices)?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
     let given = Given { devices, broker, ledger, keeper, standby };
