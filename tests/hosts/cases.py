@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from hosts.registry import case
-from hosts.world import Pod
+from hosts.world import PORT, Pod
 from testkit.commands import run
 from testkit.failure import Failure
 from testkit.namespaces import link
@@ -75,6 +75,18 @@ def other_devices_stay_with_the_kernel(hosts, seed):
     exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
     must_have_counted(hosts.server, "other-device")
     must_have_taken(hosts.server, 0)
+
+
+@case
+def peers_and_ports_that_are_left_out(hosts, seed):
+    """The stack carries what the operator has chosen, and nothing else; on one processor."""
+    peer, stranger = f"{hosts.client.addresses[4]}/31", "192.0.2.0/24"
+    for options, taken in (("--peers", stranger), 0), (("--ports", "1-1024"), 0), (("--peers", peer, "--ports", PORT), 4):
+        hosts.server.start_stack(*map(str, options), "--cpu", "0")
+        exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+        if not taken:
+            must_have_counted(hosts.server, "not-chosen")
+        must_have_taken(hosts.server, taken)
 
 
 @case

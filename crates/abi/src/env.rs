@@ -13,7 +13,7 @@ pub const UPGRADE_AFTER: &str = "SIDESTEP_UPGRADE_AFTER";
 pub const RING_SIZE: &str = "SIDESTEP_RING_SIZE";
 /// File to which each process appends one JSON line when it exits.
 pub const REPORT: &str = "SIDESTEP_REPORT";
-/// Anything but empty: the library says on stderr what it does.
+/// Anything but empty: the library logs errors with the broker and links to stderr.
 pub const LOG: &str = "SIDESTEP_LOG";
 /// `follow` (looked at before the kernel gets it) or `refuse` (cannot be set up): io_uring through libc's syscall().
 pub const IO_URING: &str = "SIDESTEP_IO_URING";

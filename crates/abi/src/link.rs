@@ -180,7 +180,7 @@ pub struct Slot {
     /// closes its copy of the socket.
     pub wanted: AtomicU32,
     /// 1: the stack has a copy of the socket, so that the program's close is not the last one.
-    pub copied: AtomicU32,
+    pub socket_held: AtomicU32,
     /// For the program: this and the kernel's count of written bytes, which begins anew when a connection is given back, make the
     /// number of bytes that the program has given to the kernel. The sum may wrap.
     pub written_before: AtomicU64,

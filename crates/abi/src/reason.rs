@@ -113,6 +113,8 @@ reasons! {
     StackEnded = 40, "stack-ended";
     /// Stack: the messages are longer than 8 KiB on the average: the kernel, with its offloads, carries them better.
     Bulk = 41, "bulk";
+    /// Stack: the operator has left the connection's peer or its ports out.
+    NotChosen = 42, "not-chosen";
 }
 
 /// One more than the largest reason number there can be.

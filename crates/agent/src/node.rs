@@ -1,4 +1,4 @@
-//! The one who owns what is known and what is programmed.
+//! The agent's main thread: it owns the desired state and the tables.
 
 mod settings;
 
@@ -52,19 +52,19 @@ pub struct Node {
     digest: Digest,
     log_due: Option<Instant>,
     reclaimer: Reclaimer,
-    /// Some were ended for lack of a backend.
+    /// Some sockets whose backend has gone wait for another one.
     udp_sockets_wait: bool,
     controller: CaptureThread,
     /// None: connections are not counted.
     flows: Option<Flows>,
     /// Captured pods that have changed since the controller was told.
     recaptured: BTreeSet<Name>,
-    /// How far it is with them.
+    /// How far the start of captures has come.
     captures: Stage,
     since: Instant,
 }
 
-/// From nothing to everything.
+/// Stages of the start of captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Waiting,

@@ -25,7 +25,7 @@ static __always_inline void end_connect(struct translation *translation, u64 net
 
 	if (!translation->connected)
 		return;
-	translation->connected = 0;
+	translation->connected = NOT_CONNECTED;
 	if (key.port)
 		remove_fixed_port(socket, &key);
 	backend = bpf_map_lookup_elem(&backends, &translation->backend_index);
@@ -101,7 +101,7 @@ static __always_inline void remember_connect(struct bpf_sock_addr *ctx, const st
 	translation->service = frontend->service;
 	translation->backend_index = index;
 	translation->generation = backend->generation;
-	translation->connected = 1;
+	translation->connected = CONNECTED;
 	translation->fixed_port = fixed_port(ctx);
 	__sync_fetch_and_add(&backend->active, 1);
 }

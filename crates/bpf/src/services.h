@@ -68,13 +68,21 @@ struct remembered {
 	u32 pad;
 };
 
+/* Values of `translation.connected`. */
+enum connected {
+	NOT_CONNECTED,
+	CONNECTED, /* the backend is the peer, and counts this socket as active */
+	ABORTED,   /* the socket was aborted, since its Service had no backend */
+	TRIED,     /* the backend had gone when a round began; user space has since had its chance to connect the socket elsewhere */
+};
+
 /* In a socket's own storage: what its connect() was translated to. Valid only while `backend` is the socket's peer. */
 struct translation {
 	struct endpoint frontend;
 	struct endpoint backend;
 	u32 service;
 	u32 backend_index;
-	u8 connected;   /* 1: `backend` is the peer and counts this socket as active; 2, 3: see stale.h */
+	u8 connected;   /* enum connected */
 	u8 unconnected; /* datagrams to Services have been sent with an address */
 	u16 fixed_port; /* the source port that bind() chose, in fixed_ports; 0: none */
 	u32 generation; /* of `backend_index` */

@@ -5,14 +5,6 @@
 #include "kernel.h"
 #include "serving.h"
 
-/*
- * Values of `translation.connected`. ABORTED: the socket was aborted, since its Service had no backend. TRIED: the backend had
- * gone when a round began; user space has since had its chance to connect the socket elsewhere.
- */
-#define CONNECTED 1
-#define ABORTED 2
-#define TRIED 3
-
 static __always_inline struct endpoint peer_of(struct sock *sock)
 {
 	struct sock_common *common = &sock->__sk_common;

@@ -17,7 +17,7 @@
 //! An end that fits several others is not paired at all.
 
 use crate::addr::Endpoint;
-use crate::proof::{Domain, Identity};
+use crate::proof::{AddressSpace, SocketFacts};
 use crate::users::Users;
 use sidestep_abi::Reason;
 use std::collections::{HashMap, HashSet};
@@ -38,7 +38,7 @@ pub struct Offer {
     /// The offer's numbers.
     pub ticket: Ticket,
     /// What the offer's socket proves.
-    pub identity: Identity,
+    pub facts: SocketFacts,
     /// User of the process at the moment of the offer.
     pub uid: u32,
     /// Only paired with an offer that is not passive.
@@ -58,10 +58,10 @@ pub enum Verdict {
     Refused(Reason, Vec<Ticket>),
 }
 
-/// The key of an end: its domain, the address by which it was called, and the other end's address.
+/// The key of an end: its address space, the address by which it was called, and the other end's address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Tuple {
-    domain: Domain,
+    space: AddressSpace,
     called: Endpoint,
     remote: Endpoint,
 }
@@ -72,13 +72,13 @@ pub struct Matcher {
     across_namespaces: bool,
     waiting: HashMap<Ticket, Offer>,
     by_tuple: HashMap<Tuple, Vec<Ticket>>,
-    /// Keys without the domain; used only with `across_namespaces`.
+    /// Keys without the address space; used only with `across_namespaces`.
     anywhere: HashMap<(Endpoint, Endpoint), Vec<Ticket>>,
     by_cookie: HashMap<u64, Ticket>,
     by_member: HashMap<u64, HashSet<u64>>,
 }
 
-impl Identity {
+impl SocketFacts {
     /// For an answerer: the address that the caller used. For a caller: its own address.
     fn called(&self) -> Endpoint {
         // For a caller, connection tracking names the remote address.
@@ -90,12 +90,12 @@ impl Identity {
     }
 
     fn tuple(&self) -> Tuple {
-        Tuple { domain: self.domain, called: self.called(), remote: self.remote }
+        Tuple { space: self.space, called: self.called(), remote: self.remote }
     }
 
     /// The key of the other end.
     fn mirror(&self) -> Tuple {
-        Tuple { domain: self.domain, called: self.remote, remote: self.called() }
+        Tuple { space: self.space, called: self.remote, remote: self.called() }
     }
 
     /// Whether the addresses may mean the same in another network namespace. (A socket connected to itself has no other end.)
@@ -164,7 +164,7 @@ impl Matcher {
 
     /// The verdict if the socket of the new offer waits already. None: it does not.
     pub fn same_socket(&mut self, new: &Offer) -> Option<Verdict> {
-        let holder = *self.by_cookie.get(&new.identity.cookie)?;
+        let holder = *self.by_cookie.get(&new.facts.cookie)?;
         if holder.member == new.ticket.member {
             return Some(Verdict::Refused(Reason::Dup, Vec::new()));
         }
@@ -172,12 +172,10 @@ impl Matcher {
     }
 
     /// Waiting offers whose sockets must be gone, since another socket has the same addresses now.
-    pub fn superseded_by(&self, identity: &Identity) -> Vec<Ticket> {
-        let alike = self.by_tuple.get(&identity.tuple()).into_iter().flatten();
+    pub fn superseded_by(&self, facts: &SocketFacts) -> Vec<Ticket> {
+        let alike = self.by_tuple.get(&facts.tuple()).into_iter().flatten();
         let is_gone = |t: &&Ticket| {
-            self.waiting
-                .get(t)
-                .is_some_and(|o| o.identity.local == identity.local && o.identity.cookie != identity.cookie)
+            self.waiting.get(t).is_some_and(|o| o.facts.local == facts.local && o.facts.cookie != facts.cookie)
         };
         alike.filter(is_gone).copied().collect()
     }
@@ -217,9 +215,9 @@ impl Matcher {
     /// The offer no longer waits. None: it did not wait.
     pub fn withdraw(&mut self, ticket: Ticket) -> Option<Offer> {
         let offer = self.waiting.remove(&ticket)?;
-        remove_from(&mut self.by_tuple, &offer.identity.tuple(), ticket);
-        remove_from(&mut self.anywhere, &offer.identity.anywhere(), ticket);
-        self.by_cookie.remove(&offer.identity.cookie);
+        remove_from(&mut self.by_tuple, &offer.facts.tuple(), ticket);
+        remove_from(&mut self.anywhere, &offer.facts.anywhere(), ticket);
+        self.by_cookie.remove(&offer.facts.cookie);
         if let Some(offers) = self.by_member.get_mut(&ticket.member) {
             offers.remove(&ticket.offer);
             if offers.is_empty() {
@@ -255,15 +253,14 @@ impl Matcher {
 
     /// Waiting offers that may be the other end of `new`.
     pub fn candidates(&self, new: &Offer) -> Vec<Ticket> {
-        let near = self.by_tuple.get(&new.identity.mirror()).cloned().unwrap_or_default();
+        let near = self.by_tuple.get(&new.facts.mirror()).cloned().unwrap_or_default();
         // Two translated ends are both answerers, and cannot be a pair.
-        let near: Vec<_> =
-            near.into_iter().filter(|t| !(new.identity.is_translated() && self.is_translated(t))).collect();
-        if near.is_empty() && self.across_namespaces && new.identity.may_cross() { self.far(new) } else { near }
+        let near: Vec<_> = near.into_iter().filter(|t| !(new.facts.is_translated() && self.is_translated(t))).collect();
+        if near.is_empty() && self.across_namespaces && new.facts.may_cross() { self.far(new) } else { near }
     }
 
     fn is_translated(&self, ticket: &Ticket) -> bool {
-        self.waiting.get(ticket).is_some_and(|offer| offer.identity.is_translated())
+        self.waiting.get(ticket).is_some_and(|offer| offer.facts.is_translated())
     }
 
     /// Candidates in other network namespaces. If an offer with the addresses of `new` itself waits elsewhere, addresses repeat
@@ -271,10 +268,9 @@ impl Matcher {
     fn far(&self, new: &Offer) -> Vec<Ticket> {
         let elsewhere = |key| {
             let tickets = self.anywhere.get(&key).into_iter().flatten().copied();
-            tickets
-                .filter(|t| self.waiting.get(t).is_some_and(|o| o.identity.domain.netns != new.identity.domain.netns))
+            tickets.filter(|t| self.waiting.get(t).is_some_and(|o| o.facts.space.netns != new.facts.space.netns))
         };
-        let (called, remote) = new.identity.anywhere();
+        let (called, remote) = new.facts.anywhere();
         let mut fitting: Vec<_> = elsewhere((remote, called)).collect();
         if !fitting.is_empty() {
             fitting.extend(elsewhere((called, remote)));
@@ -283,18 +279,18 @@ impl Matcher {
     }
 
     fn insert(&mut self, offer: Offer) {
-        let Offer { ticket, identity, .. } = offer;
-        self.by_tuple.entry(identity.tuple()).or_default().push(ticket);
-        if self.across_namespaces && identity.may_cross() {
-            self.anywhere.entry(identity.anywhere()).or_default().push(ticket);
+        let Offer { ticket, facts, .. } = offer;
+        self.by_tuple.entry(facts.tuple()).or_default().push(ticket);
+        if self.across_namespaces && facts.may_cross() {
+            self.anywhere.entry(facts.anywhere()).or_default().push(ticket);
         }
-        self.by_cookie.insert(identity.cookie, ticket);
+        self.by_cookie.insert(facts.cookie, ticket);
         self.by_member.entry(ticket.member).or_default().insert(ticket.offer);
         self.waiting.insert(ticket, offer);
     }
 }
 
-impl Identity {
+impl SocketFacts {
     fn anywhere(&self) -> (Endpoint, Endpoint) {
         (self.called(), self.remote)
     }

@@ -5,7 +5,7 @@
 
 use crate::diag::{Diag, Wanted};
 use crate::domain::NetNamespace;
-use crate::proof::Identity;
+use crate::proof::SocketFacts;
 use crate::raw::{netns, sock};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -40,10 +40,10 @@ impl Namespace {
     }
 
     /// Whether this very socket is still connected with the same addresses.
-    pub fn has(&self, identity: &Identity) -> Result<bool, Errno> {
-        let Identity { cookie, local, remote, domain, .. } = *identity;
+    pub fn has(&self, facts: &SocketFacts) -> Result<bool, Errno> {
+        let SocketFacts { cookie, local, remote, space, .. } = *facts;
         let diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
-        diag.has(&Wanted { cookie, local, remote, device: domain.device })
+        diag.has(&Wanted { cookie, local, remote, device: space.device })
     }
 }
 

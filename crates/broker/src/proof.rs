@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 /// The part of the network in which an address is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Domain {
+pub struct AddressSpace {
     /// Cookie of the network namespace.
     pub netns: u64,
     /// Interface the socket is bound to (SO_BINDTODEVICE, VRF, link-local addresses); 0: none.
@@ -18,16 +18,16 @@ pub struct Domain {
 
 /// One end of an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct SocketFacts {
     /// The kernel's number of the socket, unique until the next boot.
     pub cookie: u64,
-    /// The domain of its addresses.
-    pub domain: Domain,
+    /// In which its addresses are unique.
+    pub space: AddressSpace,
     /// Its own address.
     pub local: Endpoint,
     /// The address of the other end.
     pub remote: Endpoint,
-    /// The address that the caller called before REDIRECT or DNAT (connection tracking), if the kernel knows it and it is
+    /// The address that the caller called before REDIRECT or DNAT (conntrack), if the kernel knows it and it is
     /// needed to find this end.
     pub original: Option<Endpoint>,
 }
@@ -43,8 +43,8 @@ pub enum NoProof {
     OldKernel,
 }
 
-/// Reads the identity of a connected TCP socket from the kernel.
-pub fn identify(fd: impl AsFd) -> Result<Identity, NoProof> {
+/// Reads the facts of a connected TCP socket from the kernel.
+pub fn identify(fd: impl AsFd) -> Result<SocketFacts, NoProof> {
     let fd = fd.as_fd();
     let family = sockopt::socket_domain(fd).map_err(|_| NoProof::NotTcp)?;
     let kind = sockopt::socket_type(fd).map_err(|_| NoProof::NotTcp)?;
@@ -66,9 +66,9 @@ pub fn identify(fd: impl AsFd) -> Result<Identity, NoProof> {
         Ok((ip, port)) => (Endpoint::new(ip, port), None),
         Err(_) => (remote.into(), original_destination(fd, family)),
     };
-    Ok(Identity {
+    Ok(SocketFacts {
         cookie: sockopt::socket_cookie(fd).map_err(|_| NoProof::OldKernel)?,
-        domain: Domain { netns, device },
+        space: AddressSpace { netns, device },
         local: local.into(),
         remote,
         original,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sidestep_abi::Reason;
 use sidestep_broker::addr::Endpoint;
 use sidestep_broker::matching::{Matcher, Offer, Ticket, Verdict};
-use sidestep_broker::proof::{Domain, Identity};
+use sidestep_broker::proof::{AddressSpace, SocketFacts};
 use sidestep_broker::users::Users;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -19,29 +19,29 @@ fn endpoint(host: usize, port: u16) -> Endpoint {
 /// One connection of a world: the identities of its two ends, or of the one end on this host.
 #[derive(Clone, Debug)]
 enum Connection {
-    Both(Identity, Identity),
-    One(Identity),
+    Both(SocketFacts, SocketFacts),
+    One(SocketFacts),
 }
 
 fn any_endpoint() -> impl Strategy<Value = Endpoint> {
     (0..HOSTS.len(), 1..4u16).prop_map(|(host, port)| endpoint(host, port))
 }
 
-fn any_domain() -> impl Strategy<Value = Domain> {
-    (1..3u64, 0..2u32).prop_map(|(netns, device)| Domain { netns, device })
+fn any_space() -> impl Strategy<Value = AddressSpace> {
+    (1..3u64, 0..2u32).prop_map(|(netns, device)| AddressSpace { netns, device })
 }
 
 /// `translated`: REDIRECT or DNAT from the called address to another one on the same host.
 fn any_connection() -> impl Strategy<Value = Connection> {
     let ends = (any_endpoint(), any_endpoint(), any_endpoint());
-    (any_domain(), ends, any::<bool>(), any::<bool>(), 0..4u8).prop_map(
-        |(domain, (caller, called, lands), translated, tracked, missing)| {
+    (any_space(), ends, any::<bool>(), any::<bool>(), 0..4u8).prop_map(
+        |(space, (caller, called, lands), translated, tracked, missing)| {
             let lands = if translated { lands } else { called };
-            let identity =
-                |local, remote, original: Option<Endpoint>| Identity { cookie: 0, domain, local, remote, original };
+            let facts =
+                |local, remote, original: Option<Endpoint>| SocketFacts { cookie: 0, space, local, remote, original };
             // Connection tracking tells both ends the called address. Without connection tracking there is no translation.
             let original = Some(called).filter(|_| tracked || lands != called);
-            let (a, b) = (identity(caller, called, original), identity(lands, caller, original));
+            let (a, b) = (facts(caller, called, original), facts(lands, caller, original));
             match missing {
                 0 => Connection::One(a),
                 1 => Connection::One(b),
@@ -51,7 +51,7 @@ fn any_connection() -> impl Strategy<Value = Connection> {
     )
 }
 
-/// Keeps the connections that can exist at once: a tuple names one socket in its domain, a socket is not its own peer, and a
+/// Keeps the connections that can exist at once: a tuple names one socket in its space, a socket is not its own peer, and a
 /// connection with one end elsewhere does not look like a local one.
 fn possible(connections: Vec<Connection>) -> Vec<Connection> {
     let (mut sockets, mut calls) = (HashSet::new(), HashSet::new());
@@ -61,12 +61,12 @@ fn possible(connections: Vec<Connection>) -> Vec<Connection> {
             Connection::One(a) => vec![*a],
         };
         // Each call occupies two tuples: the caller's, and the one at the called address.
-        let called = |i: &Identity| i.original.filter(|o| *o != i.remote).unwrap_or(i.local);
+        let called = |i: &SocketFacts| i.original.filter(|o| *o != i.remote).unwrap_or(i.local);
         let views: Vec<_> = match c {
-            Connection::Both(a, _) => vec![(a.domain, a.local, a.remote)],
-            Connection::One(a) => vec![(a.domain, called(a), a.remote), (a.domain, a.remote, called(a))],
+            Connection::Both(a, _) => vec![(a.space, a.local, a.remote)],
+            Connection::One(a) => vec![(a.space, called(a), a.remote), (a.space, a.remote, called(a))],
         };
-        let names: HashSet<_> = ends.iter().map(|i| (i.domain, i.local, i.remote)).collect();
+        let names: HashSet<_> = ends.iter().map(|i| (i.space, i.local, i.remote)).collect();
         let possible = names.len() == ends.len()
             && ends.iter().all(|i| i.local != i.remote)
             && names.is_disjoint(&sockets)
@@ -88,11 +88,11 @@ fn offers_of(world: &[Connection], order: &[usize]) -> (Vec<Offer>, HashMap<u64,
             Connection::Both(a, b) => vec![*a, *b],
             Connection::One(a) => vec![*a],
         };
-        for mut identity in ends {
-            identity.cookie = offers.len() as u64 + 1;
-            truth.insert(identity.cookie, n);
-            let ticket = Ticket { member: identity.cookie % 3, offer: identity.cookie };
-            offers.push(Offer { ticket, identity, uid: 1000, passive: false });
+        for mut facts in ends {
+            facts.cookie = offers.len() as u64 + 1;
+            truth.insert(facts.cookie, n);
+            let ticket = Ticket { member: facts.cookie % 3, offer: facts.cookie };
+            offers.push(Offer { ticket, facts, uid: 1000, passive: false });
         }
     }
     for (i, &j) in order.iter().enumerate().take(offers.len()) {
@@ -124,7 +124,7 @@ proptest! {
                 Verdict::Waits => {}
                 Verdict::Anew(others) => to_offer.extend(others),
                 Verdict::Pair(other) => {
-                    let (here, there) = (truth[&offer.identity.cookie], truth[&other.identity.cookie]);
+                    let (here, there) = (truth[&offer.facts.cookie], truth[&other.facts.cookie]);
                     prop_assert_eq!(here, there, "{:?} is not the peer of {:?}", offer, other);
                     paired.insert(here);
                 }
@@ -138,23 +138,23 @@ proptest! {
 
     #[test]
     fn whatever_is_offered_the_index_stays_consistent(
-        identities in prop::collection::vec((any_domain(), any_endpoint(), any_endpoint(), prop::option::of(any_endpoint()), 1..30u64), 1..60),
+        identities in prop::collection::vec((any_space(), any_endpoint(), any_endpoint(), prop::option::of(any_endpoint()), 1..30u64), 1..60),
         withdrawn in prop::collection::vec(any::<prop::sample::Index>(), 20),
         across in any::<bool>(),
     ) {
         let mut matcher = matcher(across);
         let mut waiting = HashSet::new();
-        for (n, (domain, local, remote, original, cookie)) in identities.iter().copied().enumerate() {
+        for (n, (space, local, remote, original, cookie)) in identities.iter().copied().enumerate() {
             let ticket = Ticket { member: n as u64 % 4, offer: n as u64 };
-            let identity = Identity { cookie, domain, local, remote, original };
-            match matcher.offer(Offer { ticket, identity, uid: 1000, passive: false }) {
+            let facts = SocketFacts { cookie, space, local, remote, original };
+            match matcher.offer(Offer { ticket, facts, uid: 1000, passive: false }) {
                 Verdict::Waits => prop_assert!(waiting.insert(ticket)),
                 Verdict::Anew(others) => {
                     prop_assert!(others.iter().all(|o| waiting.remove(&o.ticket)) && waiting.insert(ticket));
                 }
                 Verdict::Pair(other) => {
                     prop_assert!(waiting.remove(&other.ticket));
-                    let near = other.identity.domain == domain;
+                    let near = other.facts.space == space;
                     prop_assert!(near || (across && !local.is_loopback() && !remote.is_loopback()));
                 }
                 Verdict::Refused(_, others) => prop_assert!(others.iter().all(|t| waiting.remove(t))),
@@ -176,9 +176,9 @@ proptest! {
 /// An offer with its own cookie; the first two hosts are not loopback.
 fn offer(n: u64, netns: u64, local: &str, remote: &str) -> Offer {
     let parse = |text: &str| Endpoint::from(text.parse::<SocketAddr>().expect("an address"));
-    let domain = Domain { netns, device: 0 };
-    let identity = Identity { cookie: n, domain, local: parse(local), remote: parse(remote), original: None };
-    Offer { ticket: Ticket { member: n, offer: n }, identity, uid: 1000, passive: false }
+    let space = AddressSpace { netns, device: 0 };
+    let facts = SocketFacts { cookie: n, space, local: parse(local), remote: parse(remote), original: None };
+    Offer { ticket: Ticket { member: n, offer: n }, facts, uid: 1000, passive: false }
 }
 
 const A: &str = "10.0.0.1:1000";
@@ -242,7 +242,7 @@ fn a_redirected_port_is_not_mistaken_for_a_direct_one() {
     let parse = |text: &str| Endpoint::from(text.parse::<SocketAddr>().expect("an address"));
     let (r, x80, x15001) = ("127.0.0.1:5", "127.0.0.1:80", "127.0.0.1:15001");
     let mut lands = offer(1, 1, x15001, r);
-    lands.identity.original = Some(parse(x80));
+    lands.facts.original = Some(parse(x80));
     let mut matcher = matcher(false);
     assert_eq!(matcher.offer(lands), Verdict::Waits);
     assert_eq!(matcher.offer(offer(2, 1, r, x15001)), Verdict::Waits, "mirrors, but is not the peer");

@@ -114,7 +114,7 @@ impl Output {
     }
 
     /// Moves the base to the present position if the ring is empty, so that small messages always use the same, warm, first
-    /// bytes of the ring. Call it after `look`.
+    /// bytes of the ring. Call it after [`Output::poll`].
     #[inline]
     pub fn rebase(&mut self, writer: &Writer) {
         if self.head == self.tail {

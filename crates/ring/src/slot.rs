@@ -10,7 +10,7 @@ pub fn reset(slot: &Slot) {
     slot.reader.iter().for_each(reset_reader);
     slot.side.iter().for_each(reset_side);
     slot.counters.iter().for_each(reset_counters);
-    for word in [&slot.hold, &slot.parked, &slot.wanted, &slot.copied] {
+    for word in [&slot.hold, &slot.parked, &slot.wanted, &slot.socket_held] {
         word.store(0, SeqCst);
     }
     slot.written_before.store(0, SeqCst);
@@ -109,13 +109,13 @@ pub fn grant_socket(slot: &Slot) {
 }
 
 /// The stack has a copy of the socket from now on, or has closed it.
-pub fn set_copied(slot: &Slot, is_copied: bool) {
-    slot.copied.store(u32::from(is_copied), SeqCst);
+pub fn set_socket_held(slot: &Slot, is_held: bool) {
+    slot.socket_held.store(u32::from(is_held), SeqCst);
 }
 
 /// Whether the stack has a copy of the socket.
-pub fn is_copied(slot: &Slot) -> bool {
-    slot.copied.load(SeqCst) != 0
+pub fn is_socket_held(slot: &Slot) -> bool {
+    slot.socket_held.load(SeqCst) != 0
 }
 
 /// For the stack, before it says that the socket is no longer parked: see [`Slot::written_before`].

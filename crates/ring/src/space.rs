@@ -4,7 +4,7 @@ use sidestep_abi::link::Writer;
 use sidestep_abi::sync::{Ordering, fence, fence_after_rmw};
 
 /// The ring is full, and the writer wishes to be told of space. It must look at the reader's word afterwards
-/// ([`crate::Output::look`]): space from before the wish is not announced.
+/// ([`crate::Output::poll`]): space from before the wish is not announced.
 #[inline]
 pub fn wish(writer: &Writer) {
     writer.wants_space.store(1, Ordering::Relaxed);

@@ -54,7 +54,7 @@ impl Held {
                 if let Some(Connection { link, slot, socket }) = self.connections.remove(&(msg.offer as u32)) {
                     self.closing.close(socket);
                     if let Some(link) = self.links.get(&link) {
-                        slot::set_copied(link.slot(slot), false);
+                        slot::set_socket_held(link.slot(slot), false);
                     }
                 }
             }

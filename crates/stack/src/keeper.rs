@@ -27,7 +27,7 @@ pub struct Keeper {
     devices: Vec<Parts>,
     ledger: Rc<Ledger>,
     signals: Signals,
-    program: Worker,
+    program: WorkerCommand,
 }
 
 /// What people may want of the keeper.
@@ -39,7 +39,7 @@ pub struct Signals {
 }
 
 /// How a worker is started.
-pub struct Worker {
+pub struct WorkerCommand {
     /// The program. The file may be another one by the time that the next worker starts.
     pub path: PathBuf,
     /// Its arguments, besides [`WORKER`].
@@ -68,7 +68,7 @@ struct Running {
 
 impl Keeper {
     /// `records`: the most connections at a time.
-    pub fn new(devices: Vec<Device>, records: u32, signals: Signals, program: Worker) -> Result<Keeper, Error> {
+    pub fn new(devices: Vec<Device>, records: u32, signals: Signals, program: WorkerCommand) -> Result<Keeper, Error> {
         let ledger = Rc::new(Ledger::create(records).map_err(failed("make the ledger"))?);
         let devices = devices.into_iter().map(Device::into_parts).collect::<Result<_, _>>()?;
         Ok(Keeper { devices, ledger, signals, program })
@@ -133,7 +133,7 @@ impl Keeper {
         command.spawn().map_err(Error::Spawn)
     }
 
-    /// Hears the worker until that is over.
+    /// Hears the worker until one of [`Over`] happens.
     fn serve(&self, running: &mut Running) -> Result<Over, Error> {
         let Signals { ends, replaces } = &self.signals;
         loop {

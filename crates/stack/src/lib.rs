@@ -27,6 +27,7 @@
 
 mod carried;
 mod cause;
+pub mod choice;
 mod control;
 mod custody;
 pub mod error;

@@ -9,6 +9,7 @@ use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options, Parts};
 use sidestep_error::chain;
+use sidestep_stack::choice::Choice;
 use sidestep_stack::error;
 use sidestep_stack::keeper::{self, Keeper, Signals};
 use sidestep_stack::ledger::Ledger;
@@ -16,7 +17,7 @@ use sidestep_stack::passing;
 use sidestep_stack::recovery::is_readable;
 use sidestep_stack::standby::Standby;
 use sidestep_stack::wait::Wait;
-use sidestep_stack::worker::{Given, Worker};
+use sidestep_stack::worker::{Given, Settings, Worker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -41,6 +42,11 @@ struct Args {
     /// Bytes of a ring, a power of two: at least the window that the kernel announces
     #[arg(long, default_value_t = 1 << 20)]
     ring_size: u32,
+    #[command(flatten)]
+    choice: Choice,
+    /// The processor that the worker runs on; by default any
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
     /// The most connections at a time
     #[arg(long, default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     connections: u32,
@@ -62,10 +68,10 @@ struct Args {
     /// The keeper starts its worker with this: a descriptor
     #[arg(long, hide = true)]
     worker: Option<RawFd>,
-    /// ... and its standby with this
+    /// The keeper starts its standby with this: a descriptor
     #[arg(long, hide = true)]
     standby: Option<RawFd>,
-    /// ... and with this, for each device: how many descriptors it passes
+    /// For each device: how many descriptors the keeper passes
     #[arg(long, hide = true)]
     parts: Vec<usize>,
 }
@@ -82,6 +88,8 @@ enum Error {
     Ready { path: PathBuf, source: std::io::Error },
     #[error("cannot handle signals")]
     Signals(#[from] std::io::Error),
+    #[error("--cpu {cpu}: cannot run there")]
+    Cpu { cpu: usize, source: std::io::Error },
     #[error("the keeper has not passed its descriptors")]
     NotPassed(#[source] std::io::Error),
 }
@@ -105,7 +113,7 @@ fn main() -> ExitCode {
 
 fn keep(args: &Args) -> Result<(), Error> {
     let signals = Signals { ends: readable_after(&[SIGTERM, SIGINT])?, replaces: readable_after(&[SIGHUP])? };
-    let program = keeper::Worker { path: std::env::current_exe()?, arguments: args.of_worker() };
+    let program = keeper::WorkerCommand { path: std::env::current_exe()?, arguments: args.of_worker() };
     raise_descriptors();
     let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
     let first = joined(&address)?;
@@ -140,6 +148,8 @@ impl Args {
     fn of_worker(&self) -> Vec<String> {
         let wait = self.wait.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         let mut arguments = vec!["--wait".into(), wait, "--ring-size".into(), self.ring_size.to_string()];
+        arguments.extend(self.choice.arguments());
+        arguments.extend(self.cpu.iter().flat_map(|cpu| ["--cpu".into(), cpu.to_string()]));
         arguments.extend(self.verbose.then(|| "--verbose".into()));
         arguments
     }
@@ -219,6 +229,16 @@ fn not_passed(error: Errno) -> Error {
     Error::NotPassed(error.into())
 }
 
+fn run_on(cpu: usize) -> rustix::io::Result<()> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(Errno::INVAL);
+    }
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    sched_setaffinity(None, &only)
+}
+
 fn stand_by(args: &Args) -> Result<(), Error> {
     let Passed { keeper, first: [broker, ledger, worker, process], devices } =
         passed(args, args.standby.unwrap_or(-1))?;
@@ -232,7 +252,11 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
     let devices = adopted(devices)?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
     let given = Given { devices, broker, ledger, keeper, standby };
-    let mut worker = Worker::new(given, args.ring_size, args.wait, args.verbose)?;
+    if let Some(cpu) = args.cpu {
+        run_on(cpu).map_err(|source| Error::Cpu { cpu, source: source.into() })?;
+    }
+    let Args { ring_size, wait, verbose, .. } = *args;
+    let mut worker = Worker::new(given, Settings { ring_size, wait, choice: args.choice.clone(), verbose })?;
     let totals = worker.run()?;
     println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
     Ok(())

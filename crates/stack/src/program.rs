@@ -24,7 +24,7 @@ pub struct Program {
     before: Before,
 }
 
-/// What the kernel's counts lack, which begin anew with each give-back: with them, they make positions. Sums may wrap.
+/// Added to the kernel's counts, which restart at each give-back, these give positions. Sums may wrap.
 #[derive(Clone, Copy, Default)]
 struct Before {
     received: u64,
@@ -51,8 +51,8 @@ impl Program {
         Program { rx, tx, parked, before: Before::default(), slot, link }
     }
 
-    /// A program whose worker was killed while the stack carried the connection: when it had released the program's bytes before
-    /// the position `released`, or was about to, and had published those before `published`, or was about to.
+    /// A program whose worker was killed while the stack carried the connection. `released`, `published`: the furthest positions
+    /// that the worker may have reached.
     pub fn found(link: Rc<Link>, slot: usize, released: u64, published: u64) -> Program {
         let (rx, tx) = (Rx::found(link.incoming(slot), released), Tx::found(link.outgoing(slot), published, true));
         let parked = slot::parked(link.slot(slot));
@@ -250,8 +250,8 @@ impl Program {
     }
 
     /// Says whether this host's stack has copies of the socket.
-    pub fn set_copied(&self, is_copied: bool) {
-        slot::set_copied(self.link.slot(self.slot), is_copied);
+    pub fn set_socket_held(&self, is_held: bool) {
+        slot::set_socket_held(self.link.slot(self.slot), is_held);
     }
 
     /// Leaves the program's ring at this position. What the program writes from now on it sends by kernel itself.

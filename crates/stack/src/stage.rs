@@ -12,10 +12,10 @@ pub enum Stage {
     Assigned(Program, Record, u64),
     /// Its packets are looked for at the device. The kernel still gets them.
     Observed(Program, Record),
-    /// Its packets are diverted; until this grace period has passed, runs of the device's program are under way that began before.
-    /// Since this time.
+    /// Its packets are diverted. The numbers: of the grace period after which no run of the device's program is under way that began
+    /// before; and the time since when.
     Diverted(Program, Record, u64, u64),
-    /// The program is to enter both rings. Since this time.
+    /// The program is to enter both rings. The number: the time since when.
     Entering(Program, Record, u64),
     /// The stack carries it.
     Carried(Box<Carried>),

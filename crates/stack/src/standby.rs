@@ -29,8 +29,8 @@ pub struct Standby {
 }
 
 impl Standby {
-    /// Serves until the keeper is gone: one that has no more use for its standby kills it. The worker then gives everything back;
-    /// what it does not, the standby does.
+    /// Serves until the keeper dies. (A living keeper ends its standby by SIGKILL.) Then the worker gives everything back; the
+    /// standby gives back what the worker did not.
     ///
     /// # Errors
     ///

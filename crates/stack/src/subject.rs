@@ -1,12 +1,13 @@
 //! A connection that the broker has shown: whether the stack may carry it, and the way of its packets.
 
+use crate::choice::Choice;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use sidestep_abi::Reason;
 use sidestep_device::path::{self, NoPath, Path};
 use sidestep_repair::NotTaken;
 use sidestep_sys::tcp;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// A connection that may be taken.
 pub struct Subject {
@@ -35,6 +36,9 @@ pub enum Declined {
     /// Its packets leave by a device that the stack was not given.
     #[error("its packets leave by device {0}, which the stack was not given")]
     OtherDevice(u32),
+    /// See [`Choice`].
+    #[error("the operator has left its peer or its ports out")]
+    NotChosen,
 }
 
 impl Declined {
@@ -43,17 +47,26 @@ impl Declined {
         match self {
             Declined::NotConnected | Declined::NotTaken(_) => Reason::KernelOnly,
             Declined::NoPath(_) | Declined::OtherDevice(_) => Reason::OtherDevice,
+            Declined::NotChosen => Reason::NotChosen,
         }
     }
 }
 
 impl Subject {
     /// `devices`: indices of the devices that the stack was given; `namespace`: cookie of their network namespace.
-    pub fn examine(socket: OwnedFd, devices: &[u32], namespace: Option<u64>) -> Result<Subject, Declined> {
+    pub fn examine(
+        socket: OwnedFd,
+        choice: &Choice,
+        devices: &[u32],
+        namespace: Option<u64>,
+    ) -> Result<Subject, Declined> {
         let local = address(getsockname(&socket).ok()).ok_or(Declined::NotConnected)?;
         let remote = address(getpeername(&socket).ok().flatten()).ok_or(Declined::NotConnected)?;
+        if !choice.includes(local, remote) {
+            return Err(Declined::NotChosen);
+        }
         sidestep_repair::examine(socket.as_fd())?;
-        let path = path::resolve(plain(local.ip()), plain(remote.ip()))?;
+        let path = path::resolve(local.ip().to_canonical(), remote.ip().to_canonical())?;
         let device = position(devices, &path)?;
         let routers = u8::from(tcp::namespace(socket.as_raw_fd()) != namespace);
         Ok(Subject { socket, local, remote, path, device, routers })
@@ -62,7 +75,7 @@ impl Subject {
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
     pub fn refresh(&mut self, devices: &[u32]) -> Result<(), Declined> {
         sidestep_repair::examine(self.socket.as_fd())?;
-        let path = path::resolve(plain(self.local.ip()), plain(self.remote.ip()))?;
+        let path = path::resolve(self.local.ip().to_canonical(), self.remote.ip().to_canonical())?;
         (self.path, self.device) = (path, position(devices, &path)?);
         Ok(())
     }
@@ -74,12 +87,4 @@ fn position(devices: &[u32], path: &Path) -> Result<usize, Declined> {
 
 fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {
     SocketAddr::try_from(any?).ok()
-}
-
-/// A v4-mapped address as IPv4.
-fn plain(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
-        IpAddr::V4(_) => ip,
-    }
 }

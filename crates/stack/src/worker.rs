@@ -5,6 +5,7 @@ mod paths;
 mod steps;
 
 use crate::cause::Cause;
+use crate::choice::Choice;
 use crate::control::Control;
 use crate::custody::Custody;
 use crate::error::{Error, failed};
@@ -33,9 +34,9 @@ use std::time::Instant;
 
 /// Frames that one turn receives from a queue.
 const BATCH: usize = 64;
-/// The broker is heard once in so many turns, and before the worker sleeps.
+/// Turns between two looks at the broker's socket. The worker also looks before it sleeps.
 const BROKER_TURNS: u32 = 32;
-/// The same for the keeper, which says something once only.
+/// Turns between two looks at the keeper's socket, which has news only once.
 const KEEPER_TURNS: u32 = 4096;
 /// What the stack has done since it began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,12 +63,25 @@ pub struct Given {
     pub standby: OwnedFd,
 }
 
+/// What the operator has said about the worker.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of a ring.
+    pub ring_size: u32,
+    /// What the worker does while nothing is to be done.
+    pub wait: Wait,
+    /// Which connections are carried.
+    pub choice: Choice,
+    /// Whether the worker says why connections are not taken, or given back.
+    pub verbose: bool,
+}
+
 /// The worker.
 pub struct Worker {
     devices: Vec<Device>,
     /// Cookie of the devices' network namespace.
     namespace: Option<u64>,
-    wait: Wait,
+    settings: Settings,
     control: Control,
     custody: Custody,
     grace: Grace,
@@ -90,18 +104,17 @@ pub struct Worker {
     timers: Timers,
     totals: Totals,
     turns: u32,
-    verbose: bool,
 }
 
 impl Worker {
     /// Joins the broker by its operator's socket.
-    pub fn new(given: Given, ring_size: u32, wait: Wait, verbose: bool) -> Result<Worker, Error> {
+    pub fn new(given: Given, settings: Settings) -> Result<Worker, Error> {
         let Given { devices, broker, ledger, keeper, standby } = given;
-        let control = Control::join(broker, ring_size).map_err(failed("join the broker"))?;
+        let control = Control::join(broker, settings.ring_size).map_err(failed("join the broker"))?;
         Ok(Worker {
             namespace: tcp::namespace(devices[0].queues[0].as_fd().as_raw_fd()),
             devices,
-            wait,
+            settings,
             control,
             custody: Custody::new(keeper, standby),
             free: (0..ledger.records()).rev().collect(),
@@ -120,7 +133,6 @@ impl Worker {
             timers: Timers::default(),
             totals: Totals::default(),
             turns: 0,
-            verbose,
         })
     }
 
@@ -143,7 +155,7 @@ impl Worker {
                 continue;
             }
             let since = *idle_since.get_or_insert_with(Instant::now);
-            if since.elapsed() < self.wait.spins() {
+            if since.elapsed() < self.settings.wait.spins() {
                 std::hint::spin_loop();
                 continue;
             }
@@ -251,7 +263,7 @@ impl Worker {
     }
 
     fn say(&self, what: &str) {
-        if self.verbose {
+        if self.settings.verbose {
             eprintln!("sidestep-stack: {what}");
         }
     }

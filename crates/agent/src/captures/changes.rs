@@ -1,32 +1,29 @@
 //! Follows changed routes and addresses of captured namespaces.
 
-use super::Order;
+use super::{Blind, Order};
 use sidestep_ebpf::capture::changes::{Change, Changes};
-use sidestep_error::chain;
+use std::io;
 use std::sync::mpsc::Sender;
 
 /// Reports every change in any namespace that has a number here, until the receiver has gone.
 pub fn follow(orders: &Sender<Order>) {
-    let end = match Changes::listen() {
-        Err(error) => {
-            format!("routes and addresses of captured pods are not followed as they change: {}", chain(&error))
+    if let Err(error) = forward(orders) {
+        // Without a receiver nobody needs to know.
+        let _ = orders.send(Order::Blinded(Blind::new(error)));
+    }
+}
+
+/// Ok: the receiver has gone.
+fn forward(orders: &Sender<Order>) -> io::Result<()> {
+    let changes = Changes::listen()?;
+    loop {
+        let order = match changes.next()? {
+            Change::In(number) => Order::Changed(number),
+            Change::End(number) => Order::Ended(number),
+            Change::Lost => Order::Lost,
+        };
+        if orders.send(order).is_err() {
+            return Ok(());
         }
-        Ok(changes) => loop {
-            let order = match changes.next() {
-                Ok(Change::In(number)) => Order::Changed(number),
-                Ok(Change::End(number)) => Order::Ended(number),
-                Ok(Change::Lost) => Order::Lost(String::new()),
-                Err(error) => {
-                    break format!(
-                        "routes and addresses of captured pods are not followed any more: {}",
-                        chain(&error)
-                    );
-                }
-            };
-            if orders.send(order).is_err() {
-                return;
-            }
-        },
-    };
-    let _ = orders.send(Order::Lost(end));
+    }
 }

@@ -9,7 +9,7 @@ use super::lifecycle::{Stage, Step};
 use super::namespaces::{Namespaces, Orphaned};
 use super::reporter::Reporter;
 use super::schedule::Schedule;
-use super::{CaptureStatus, Order, changes};
+use super::{Blind, CaptureStatus, Order, changes};
 use crate::message::{Message, refused};
 use crate::settings::Settings;
 use notify::RecommendedWatcher;
@@ -126,7 +126,7 @@ pub struct CaptureController<'a> {
     /// Namespaces that could not be removed from the tables.
     pub doomed: BTreeSet<u64>,
     /// Why changes of namespaces are not followed.
-    pub blind: Option<String>,
+    pub blind: Option<Blind>,
     /// Captured namespaces that have ended.
     pub ended: u64,
 }
@@ -194,7 +194,12 @@ impl CaptureController<'_> {
                 owner.into_iter().for_each(|name| self.visit_soon(&name, SWARM));
             }
             Order::Ended(number) => self.namespaces.by_number(number).into_iter().for_each(|cookie| self.end(cookie)),
-            Order::Lost(why) => self.lost(why),
+            Order::Lost => self.look_at_all(),
+            Order::Blinded(why) => {
+                tracing::error!("{}", chain(&why));
+                self.blind = Some(why);
+                self.look_at_all();
+            }
             Order::Check(check, reply) => {
                 // The client may have gone.
                 let _ = reply.send(self.check(check).map(Answer::Check).map_err(|error| refused(&error)));
@@ -286,11 +291,8 @@ impl CaptureController<'_> {
         self.remove(cookie);
     }
 
-    fn lost(&mut self, why: String) {
-        if !why.is_empty() {
-            tracing::error!("{why}");
-            self.blind = Some(why);
-        }
+    /// Anything may have changed.
+    fn look_at_all(&mut self) {
         let dead = |cookie: &u64| {
             let is_captured = self.namespaces.get(*cookie).is_some_and(|namespace| namespace.applied.is_some());
             is_captured && self.captures.as_ref().is_some_and(|captures| !captures.is_alive(*cookie))

@@ -31,6 +31,7 @@ use sidestep_mesh::object::Name;
 use sidestep_mesh::plane::FrontendKey;
 use sidestep_mesh::policy::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, channel};
@@ -55,11 +56,24 @@ pub enum Order {
     /// Routes, addresses or interfaces have changed in the namespace with this number.
     Changed(i32),
     Ended(i32),
-    /// Events were lost.
-    Lost(String),
+    /// Events were lost: there were too many.
+    Lost,
+    /// No further events come.
+    Blinded(Blind),
     /// Add the controller's findings, and answer.
     Check(Check, SyncSender<Reply>),
     Stop,
+}
+
+/// Changes of captured pods' networks are not heard: the controller looks at all of them at intervals instead.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("routes and addresses of captured pods are not followed as they change")]
+pub struct Blind(#[source] Arc<io::Error>);
+
+impl Blind {
+    pub fn new(error: io::Error) -> Blind {
+        Blind(Arc::new(error))
+    }
 }
 
 /// What policies, and Services that need no proxy, mean for the pods of this node.

@@ -123,7 +123,7 @@ impl CaptureController<'_> {
         let complaints = other_addresses(&capture, &network).into_iter().chain(others.first().map(|_| {
             format!("Capture {} names the same namespace: this file counts, the first by name", others.join(", "))
         }));
-        let complaints = complaints.chain(self.blind.clone()).collect();
+        let complaints = complaints.chain(self.blind.as_ref().map(|why| chain(why).to_string())).collect();
         self.namespaces.get_mut(cookie).expect("the visited namespace is claimed").applied = Some(capture);
         Ok(complaints)
     }

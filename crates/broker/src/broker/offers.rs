@@ -15,7 +15,7 @@ use super::Broker;
 use crate::domain::Scope;
 use crate::matching::{Offer, Ticket, Verdict};
 use crate::netns::Namespace;
-use crate::proof::Identity;
+use crate::proof::SocketFacts;
 use crate::quota::Permit;
 use crate::receiver::message::{Claim, Command, InHand, Liveness, Offered};
 use crate::wire::Sender;
@@ -62,12 +62,10 @@ impl Broker {
         match what {
             Offered::Violation => self.violation(id),
             Offered::Refuse(reason) => self.refuse(ticket, reason),
-            Offered::NoRoom(identity) => {
-                self.no_room(Offer { ticket, identity, uid: sender.uid, passive }, Reason::FdLimit)
-            }
-            Offered::Socket(identity, namespace, socket) => {
-                let offer = Offer { ticket, identity, uid: sender.uid, passive };
-                match self.examine(ticket, &identity, msg.arg) {
+            Offered::NoRoom(facts) => self.no_room(Offer { ticket, facts, uid: sender.uid, passive }, Reason::FdLimit),
+            Offered::Socket(facts, namespace, socket) => {
+                let offer = Offer { ticket, facts, uid: sender.uid, passive };
+                match self.examine(ticket, &facts, msg.arg) {
                     Ok(permit) => {
                         let pending = Pending { namespace, _permit: permit };
                         self.find_other_end(Proving { offer, socket, pending, rounds: 0 });
@@ -94,8 +92,8 @@ impl Broker {
         self.matcher.contains(ticket) || self.proving.contains_key(&ticket)
     }
 
-    fn examine(&self, ticket: Ticket, identity: &Identity, cookie: u64) -> Result<Permit, Reason> {
-        if identity.cookie != cookie {
+    fn examine(&self, ticket: Ticket, facts: &SocketFacts, cookie: u64) -> Result<Permit, Reason> {
+        if facts.cookie != cookie {
             return Err(Reason::Foreign);
         }
         match self.upgraded.get(&cookie) {
@@ -107,7 +105,7 @@ impl Broker {
     }
 
     fn find_other_end(&mut self, new: Proving) {
-        for gone in self.matcher.superseded_by(&new.offer.identity) {
+        for gone in self.matcher.superseded_by(&new.offer.facts) {
             self.remove_waiting(gone);
         }
         if let Some(verdict) = self.matcher.same_socket(&new.offer) {
@@ -128,7 +126,7 @@ impl Broker {
     fn claim(&self, ticket: Ticket) -> Option<Claim> {
         let offer = self.matcher.waiting(ticket)?;
         let pending = self.waiting.get(&ticket)?;
-        Some(Claim { ticket, identity: offer.identity, namespace: pending.namespace.clone() })
+        Some(Claim { ticket, facts: offer.facts, namespace: pending.namespace.clone() })
     }
 
     /// A receiver has looked for the candidates' sockets while it held the offered one.
@@ -200,9 +198,9 @@ impl Broker {
         self.prune();
     }
 
-    pub(super) fn ask_again(&mut self, Offer { ticket, identity, .. }: &Offer) {
+    pub(super) fn ask_again(&mut self, Offer { ticket, facts, .. }: &Offer) {
         self.waiting.remove(ticket);
-        let msg = Msg { offer: ticket.offer, arg: identity.cookie, ..Msg::new(Kind::Again) };
+        let msg = Msg { offer: ticket.offer, arg: facts.cookie, ..Msg::new(Kind::Again) };
         self.queue(ticket.member, msg, None);
     }
 
@@ -311,7 +309,7 @@ mod tests {
     use super::*;
     use crate::broker::{Poller, Settings};
     use crate::netns::Namespaces;
-    use crate::proof::Domain;
+    use crate::proof::AddressSpace;
     use crate::users::Users;
     use rustix::event::epoll::{self, CreateFlags};
     use std::net::SocketAddr;
@@ -333,13 +331,10 @@ mod tests {
             let ip = [10, 0, (offer >> 24) as u8, (offer >> 16) as u8];
             let local = SocketAddr::from((ip, offer as u16)).into();
             let remote = SocketAddr::from(([10, 1, 0, 1], 80)).into();
-            let identity =
-                Identity { cookie: offer, domain: Domain { netns, device: 0 }, local, remote, original: None };
+            let facts =
+                SocketFacts { cookie: offer, space: AddressSpace { netns, device: 0 }, local, remote, original: None };
             let ticket = Ticket { member: 1, offer };
-            assert_eq!(
-                broker.matcher.decide(Offer { ticket, identity, uid: 1000, passive: false }, &[]),
-                Verdict::Waits
-            );
+            assert_eq!(broker.matcher.decide(Offer { ticket, facts, uid: 1000, passive: false }, &[]), Verdict::Waits);
             let permit = accounts.offers.claim(1).expect("a domain may have so many");
             broker.waits(ticket, Pending { namespace: namespace.clone(), _permit: permit });
         }

@@ -4,7 +4,7 @@ use super::Broker;
 use crate::addr::Endpoint;
 use crate::link::Connection;
 use crate::matching::{Offer, Ticket};
-use crate::proof::Identity;
+use crate::proof::SocketFacts;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 
@@ -26,7 +26,7 @@ pub struct End {
 impl End {
     /// The end that was offered.
     pub fn of(offer: &Offer) -> End {
-        let Identity { cookie, local, remote, .. } = offer.identity;
+        let SocketFacts { cookie, local, remote, .. } = offer.facts;
         End { ticket: offer.ticket, cookie, uid: offer.uid, local, remote }
     }
 }

@@ -59,7 +59,7 @@ impl Broker {
 
     /// Whether the stack is to be asked about an offer without another end here.
     pub(super) fn concerns_stack(&self, offer: &Offer) -> bool {
-        let may_be_far = !offer.identity.remote.is_loopback() && offer.identity.local != offer.identity.remote;
+        let may_be_far = !offer.facts.remote.is_loopback() && offer.facts.local != offer.facts.remote;
         self.stack.member.is_some() && !offer.passive && may_be_far && self.stack.asked.len() < OPEN
     }
 

@@ -4,7 +4,7 @@ use crate::counted::Counted;
 use crate::matching::Ticket;
 use crate::memory::Hole;
 use crate::netns::Namespace;
-use crate::proof::Identity;
+use crate::proof::SocketFacts;
 use crate::wire::Sender;
 use rustix::fd::OwnedFd;
 use sidestep_abi::Reason;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub ticket: Ticket,
-    pub identity: Identity,
+    pub facts: SocketFacts,
     /// The namespace of its socket.
     pub namespace: Arc<Namespace>,
 }
@@ -76,9 +76,9 @@ pub struct InHand(pub u64);
 #[derive(Debug)]
 pub enum Offered {
     /// A connected TCP socket, which the receiver holds until [`Command::LetGo`].
-    Socket(Identity, Arc<Namespace>, InHand),
+    Socket(SocketFacts, Arc<Namespace>, InHand),
     /// A connected TCP socket for which the domain has no descriptor left.
-    NoRoom(Identity),
+    NoRoom(SocketFacts),
     Refuse(Reason),
     /// A violation of the protocol.
     Violation,

@@ -6,7 +6,7 @@ use crate::closing::Closing;
 use crate::counted::Counted;
 use crate::matching::Ticket;
 use crate::netns::{Namespace, Namespaces, NoNamespace};
-use crate::proof::{self, Identity, NoProof};
+use crate::proof::{self, NoProof, SocketFacts};
 use crate::quota::Account;
 use crate::wire::Record;
 use rustix::fd::OwnedFd;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 struct Held {
     member: u64,
     fd: Counted,
-    /// Its identity when it arrived.
-    identity: Identity,
+    /// Its facts when it arrived.
+    facts: SocketFacts,
 }
 
 pub struct Offers {
@@ -50,8 +50,7 @@ impl Offers {
     }
 
     fn hold(&mut self, member: u64, fd: OwnedFd) -> Offered {
-        match proof::identify(&fd).map_err(refusal).and_then(|identity| Ok((self.space_of(&identity, &fd)?, identity)))
-        {
+        match proof::identify(&fd).map_err(refusal).and_then(|facts| Ok((self.space_of(&facts, &fd)?, facts))) {
             Err(reason) => {
                 // The descriptor counts in the quota until it is closed, which may take a while. Without room in the quota it
                 // is closed here.
@@ -60,20 +59,20 @@ impl Offers {
                 }
                 Offered::Refuse(reason)
             }
-            Ok((namespace, identity)) => match Counted::new(fd, &self.account) {
-                None => Offered::NoRoom(identity),
+            Ok((namespace, facts)) => match Counted::new(fd, &self.account) {
+                None => Offered::NoRoom(facts),
                 Some(fd) => {
                     let socket = InHand(self.next);
                     self.next += 1;
-                    self.held.insert(socket, Held { member, fd, identity });
-                    Offered::Socket(identity, namespace, socket)
+                    self.held.insert(socket, Held { member, fd, facts });
+                    Offered::Socket(facts, namespace, socket)
                 }
             },
         }
     }
 
-    fn space_of(&self, identity: &Identity, fd: &OwnedFd) -> Result<Arc<Namespace>, Reason> {
-        self.namespaces.of_socket(identity.domain.netns, fd).map_err(|why| match why {
+    fn space_of(&self, facts: &SocketFacts, fd: &OwnedFd) -> Result<Arc<Namespace>, Reason> {
+        self.namespaces.of_socket(facts.space.netns, fd).map_err(|why| match why {
             NoNamespace::OfAnotherUser => Reason::Namespace,
             NoNamespace::Closed => Reason::Unproven,
         })
@@ -84,7 +83,7 @@ impl Offers {
     pub fn prove(&self, ticket: Ticket, socket: InHand, against: &[Claim]) -> Event {
         let standings = against.iter().map(|claim| (claim.ticket, standing(claim))).collect();
         let unchanged =
-            self.held.get(&socket).is_some_and(|held| proof::identify(&held.fd).as_ref() == Ok(&held.identity));
+            self.held.get(&socket).is_some_and(|held| proof::identify(&held.fd).as_ref() == Ok(&held.facts));
         Event::Proved { ticket, socket, unchanged, standings }
     }
 
@@ -116,7 +115,7 @@ impl Offers {
 }
 
 fn standing(claim: &Claim) -> Liveness {
-    match claim.namespace.has(&claim.identity) {
+    match claim.namespace.has(&claim.facts) {
         Ok(true) => Liveness::Alive,
         Ok(false) => Liveness::Gone,
         Err(_) => Liveness::Unknown,

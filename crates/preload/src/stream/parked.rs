@@ -59,7 +59,7 @@ fn dismiss_stack(c: &Conn) {
     slot::wish(c.words(), Wish::Slot);
     fetch_back(c);
     let deadline = Deadline::after_ns(Some(COPY_US * 1000));
-    while slot::is_copied(c.words()) && !deadline.has_passed() {
+    while slot::is_socket_held(c.words()) && !deadline.has_passed() {
         peer::notify(c);
         clock::nap_us(LOOK_US);
     }

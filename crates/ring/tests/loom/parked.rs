@@ -24,7 +24,7 @@ impl Connection {
         if socket == Socket::Parked {
             slot::set_parked(&connection.slot, 1);
         }
-        slot::set_copied(&connection.slot, true);
+        slot::set_socket_held(&connection.slot, true);
         Arc::new(connection)
     }
 
@@ -99,11 +99,11 @@ fn the_close_of_a_program_that_has_waited_is_the_last_one() {
                     thread::yield_now();
                 }
                 *connection.copy.lock().unwrap() = false;
-                slot::set_copied(&connection.slot, false);
+                slot::set_socket_held(&connection.slot, false);
             })
         };
         slot::wish(&connection.slot, Wish::Slot);
-        while slot::is_copied(&connection.slot) {
+        while slot::is_socket_held(&connection.slot) {
             thread::yield_now();
         }
         assert!(!*connection.copy.lock().unwrap());

@@ -60,7 +60,7 @@ impl Worker {
 
     fn shown(&mut self, number: u64, socket: OwnedFd) {
         self.count(page::count_seen);
-        let examined = Subject::examine(socket, &self.indices(), self.namespace);
+        let examined = Subject::examine(socket, &self.settings.choice, &self.indices(), self.namespace);
         let declined = match examined {
             Ok(subject) => {
                 self.wanted.insert(number, subject);
@@ -96,7 +96,7 @@ impl Worker {
         self.next += 1;
         self.by_slot.insert((msg.link, slot), id);
         let program = Program::new(link, slot);
-        program.set_copied(true);
+        program.set_socket_held(true);
         self.conns.insert(id, Conn::new(subject, place, program, record));
         self.due.insert(id);
         Ok(())

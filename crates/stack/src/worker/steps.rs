@@ -18,11 +18,11 @@ use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
-/// Each look in vain at an assigned connection doubles that, so often.
+/// The most doublings of [`LOOK`]: each look in vain is one.
 const LOOKS: u32 = 9;
 /// Microseconds until a connection that has gone back may be taken again.
 const PAUSE: u64 = 500_000;
-/// Each return doubles that, so often: to a minute.
+/// The most doublings of [`PAUSE`]: each return is one. That makes a minute.
 const PAUSES: u32 = 7;
 /// Microseconds between tries to give back a connection to whose peer the kernel has no way.
 const AGAIN: u64 = 20_000;
@@ -252,7 +252,7 @@ impl Worker {
         self.closing.close(conn.subject.socket);
         // The keeper closes the last copy, and says so to the program. One that has ended has none; the next turn finds that out.
         if self.custody.drop_socket(conn.number).is_err() {
-            program.set_copied(false);
+            program.set_socket_held(false);
         }
         self.control.release(conn.place);
         self.free.push(conn.number);
