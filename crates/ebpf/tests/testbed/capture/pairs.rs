@@ -38,7 +38,7 @@ fn a_program_and_its_proxy_with_one_port_and_one_destination_are_told_apart() {
     let mut matcher = Matcher::new(Users::new(0, None, &[]), false);
     let mut offer = |number, socket: &OwnedFd| {
         let ticket = Ticket { member: number, offer: number };
-        matcher.offer(Offer { ticket, identity: identify(socket).unwrap(), uid: 0, passive: false })
+        matcher.offer(Offer { ticket, facts: identify(socket).unwrap(), uid: 0, passive: false })
     };
     assert_eq!(offer(1, &passed_on), Verdict::Waits);
     assert_eq!(offer(2, &accepted), Verdict::Waits, "what the proxy passes on is another connection");
