@@ -37,8 +37,6 @@ pub struct World {
     is_buried: bool,
     /// What the side read last.
     pub last: [Got; 2],
-    /// ECONNRESET was told for a peer that died with unread bytes.
-    pub is_told: [bool; 2],
     /// The side writes by kernel for good.
     is_kept: [bool; 2],
 }
@@ -60,7 +58,6 @@ impl World {
             plain: None,
             is_buried: false,
             last: [Got::Nothing; 2],
-            is_told: [false; 2],
             is_kept: [false; 2],
         }
     }
@@ -234,7 +231,6 @@ impl World {
         if got == Got::End && self.is_reset_by_death(side) {
             got = self.receivers[side].fails(self.wire.half(1 - side), Error::Reset);
         }
-        self.is_told[side] |= got == Got::Fails(Error::Reset);
         let (written, read) = (self.senders[1 - side].writer.tx.pos(), self.receivers[side].rx.pos());
         assert!(read <= written, "side {side} has read {read} of {written} bytes");
         let (is_shut, is_empty) = (self.is_shut(side), self.is_empty(side));

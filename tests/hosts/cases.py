@@ -365,9 +365,8 @@ def killed_keepers_and_workers(hosts, seed):
     def kill():
         for host in (hosts.client, hosts.server):
             time.sleep(chosen.uniform(0.6, 1.2))  # any moment, while it carries
-            stack, roles = host.stack, [host.worker(), host.stack.pid]
-            family = [int(pid) for pid in Path(f"/proc/{stack.pid}/task/{stack.pid}/children").read_text().split()]
-            for pid in chosen.sample(roles, 2):
+            stack, family = host.stack, host.stack_children()
+            for pid in chosen.sample([host.worker(), stack.pid], 2):
                 os.kill(pid, signal.SIGKILL)
             stack.popen.wait(10)
             for pid in family:

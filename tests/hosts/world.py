@@ -84,9 +84,12 @@ class Host:
     def worker(self):
         """Pid of the stack's worker."""
         def workers():
-            children = Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()
-            return [child for child in children if b"--worker" in arguments(child)]
-        return int(until(workers, f"the stack of {self.name} to have a worker", 10, self.stack.must_run)[0])
+            return [child for child in self.stack_children() if b"--worker" in arguments(child)]
+        return until(workers, f"the stack of {self.name} to have a worker", 10, self.stack.must_run)[0]
+
+    def stack_children(self):
+        """Pids of the keeper's worker and standby."""
+        return [int(pid) for pid in Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()]
 
     def kill_worker(self):
         """Ends the worker as a crash would."""

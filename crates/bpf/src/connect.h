@@ -175,6 +175,7 @@ VERIFIED_ONCE int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 		return ALLOW;
 	}
 	index = backend_or_error(ctx, &frontend, to);
+	/* Looked up again: without CAP_PERFMON the verifier would use a pointer that a function returns where it is NULL, too. */
 	backend = index ? bpf_map_lookup_elem(&backends, &index) : NULL;
 	if (!backend)
 		return DENY;

@@ -16,12 +16,12 @@ pub fn drain_to_kernel(msg: *const msghdr) {
     let Ok(m) = user::read(msg) else { return };
     let len = host::length(m.msg_controllen);
     if len > 0 {
-        drain_in_to_kernel(m.msg_control.cast(), len);
+        drain_those_in(m.msg_control.cast(), len);
     }
 }
 
 #[cold]
-fn drain_in_to_kernel(control: *const u8, len: usize) {
+fn drain_those_in(control: *const u8, len: usize) {
     // CMSG_FIRSTHDR and CMSG_NXTHDR of cmsg(3): headers are aligned to words, and end where no whole header fits.
     const WORD: usize = size_of::<usize>();
     let mut at = 0;
@@ -33,14 +33,13 @@ fn drain_in_to_kernel(control: *const u8, len: usize) {
         }
         if c.cmsg_level == libc::SOL_SOCKET && c.cmsg_type == libc::SCM_RIGHTS {
             let first = control.wrapping_add(at + size_of::<cmsghdr>()).cast::<c_int>();
-            (0..(size - size_of::<cmsghdr>()) / size_of::<c_int>())
-                .for_each(|i| drain_one_to_kernel(first.wrapping_add(i)));
+            (0..(size - size_of::<cmsghdr>()) / size_of::<c_int>()).for_each(|i| drain_one(first.wrapping_add(i)));
         }
         at = (at + size.next_multiple_of(WORD)).min(len);
     }
 }
 
-fn drain_one_to_kernel(number: *const c_int) {
+fn drain_one(number: *const c_int) {
     if let Ok(passed) = user::read(number)
         && let Kind::Conn(index) = fdtable::get(passed)
     {

@@ -96,11 +96,11 @@ enum Error {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = match args.worker {
-        Some(socket) => work(&args, socket),
-        None if args.standby.is_some() => stand_by(&args),
-        None if args.check => return check::check(&args.devices, args.json),
-        None => keep(&args),
+    let result = match (args.worker, args.standby) {
+        (Some(socket), _) => work(&args, socket),
+        (_, Some(socket)) => stand_by(&args, socket),
+        _ if args.check => return check::check(&args.devices, args.json),
+        _ => keep(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -239,9 +239,8 @@ fn run_on(cpu: usize) -> rustix::io::Result<()> {
     sched_setaffinity(None, &only)
 }
 
-fn stand_by(args: &Args) -> Result<(), Error> {
-    let Passed { keeper, first: [broker, ledger, worker, process], devices } =
-        passed(args, args.standby.unwrap_or(-1))?;
+fn stand_by(args: &Args, socket: RawFd) -> Result<(), Error> {
+    let Passed { keeper, first: [broker, ledger, worker, process], devices } = passed(args, socket)?;
     let devices = devices.into_iter().map(Parts::from_descriptors).collect::<Result<_, _>>()?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
     Ok(Standby { keeper, worker, process, ledger, devices, broker }.run()?)

@@ -1,16 +1,15 @@
 //! Whose a frame is that the fast path does not understand. The device's program finds the same (bpf/src/frame.h): it gives user
 //! space every frame that would reach a taken connection's socket.
 
-use super::checksum::{add, fold};
+use super::checksum::{PROTOCOL_TCP, add, fold};
+use super::parse::ETHERNET_LEN;
 use crate::Tuple;
 use std::net::Ipv6Addr;
 
-const ETHERNET_LEN: usize = 14;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
 const VLAN_ID: u16 = 0x0fff;
-const TCP: u8 = 6;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const FRAGMENT: u8 = 44;
@@ -26,7 +25,7 @@ const ICMP_LEN: usize = 8;
 pub fn about(frame: &[u8]) -> Option<Tuple> {
     let (ethertype, packet) = untagged(frame)?;
     let packet = Packet::read(ethertype, packet)?;
-    if packet.protocol == TCP {
+    if packet.protocol == PROTOCOL_TCP {
         let (remote_port, local_port) = ports(packet.rest)?;
         return Some(Tuple { local: packet.to, remote: packet.from, local_port, remote_port });
     }
@@ -122,7 +121,7 @@ fn quoted<'f>(packet: &Packet<'f>) -> Option<Packet<'f>> {
         (ICMPV6, 1..=4) => IPV6,
         _ => return None,
     };
-    Packet::read(ethertype, quote).filter(|sent| sent.protocol == TCP)
+    Packet::read(ethertype, quote).filter(|sent| sent.protocol == PROTOCOL_TCP)
 }
 
 /// Source and destination.

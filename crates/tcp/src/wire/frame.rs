@@ -2,7 +2,7 @@
 
 use super::checksum::{PROTOCOL_TCP, add, fold, pseudo};
 use super::options::{ALIGNED_TIMESTAMPS, Timestamps};
-use super::parse::{Flags, TCP_LEN};
+use super::parse::{ETHERNET_LEN, Flags, TCP_LEN};
 use crate::{Seq, Tuple};
 
 /// Where the packets of a connection go, and what its IP headers hold.
@@ -37,7 +37,6 @@ pub struct Headers {
     local_mac: [u8; 6],
 }
 
-const ETHERNET_LEN: usize = 14;
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const TIMESTAMPS_LEN: usize = 12;

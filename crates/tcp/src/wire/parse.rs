@@ -116,7 +116,8 @@ impl<'f> Segment<'f> {
 
 /// Bytes of a TCP header without options.
 pub const TCP_LEN: usize = 20;
-const ETHERNET_LEN: usize = 14;
+/// Bytes of an Ethernet header without tags.
+pub const ETHERNET_LEN: usize = 14;
 
 /// An IP packet whose payload is TCP: its lengths are right.
 pub struct Packet<'f> {

@@ -1,9 +1,7 @@
 //! Joined segments, apart again.
 
 use super::checksum::{add, fold};
-use super::parse::{Checksums, Flags, FrameError, Packet, Segment};
-
-const ETHERNET_LEN: usize = 14;
+use super::parse::{Checksums, ETHERNET_LEN, Flags, FrameError, Packet, Segment};
 
 /// Splits a frame of joined segments, as generic receive offload makes them, into frames of at most `limit` bytes, with complete
 /// checksums. A frame that is short enough comes back as one. `limit`: more than the headers' length.
