@@ -5,6 +5,7 @@ mod check;
 use clap::{Parser, ValueEnum};
 use rustix::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options, Parts};
@@ -88,8 +89,8 @@ enum Error {
     Ready { path: PathBuf, source: std::io::Error },
     #[error("cannot handle signals")]
     Signals(#[from] std::io::Error),
-    #[error("--cpu {cpu}: cannot run there")]
-    Cpu { cpu: usize, source: std::io::Error },
+    #[error("--cpu {0}: this process may not run there; `nproc --all` and `taskset -p $$` say where it may")]
+    Cpu(usize),
     #[error("the keeper has not passed its descriptors")]
     NotPassed(#[source] std::io::Error),
 }
@@ -112,6 +113,10 @@ fn main() -> ExitCode {
 }
 
 fn keep(args: &Args) -> Result<(), Error> {
+    if let Some(cpu) = args.cpu {
+        // A worker that cannot run there would be replaced for ever.
+        processor(cpu).ok_or(Error::Cpu(cpu))?;
+    }
     let signals = Signals { ends: readable_after(&[SIGTERM, SIGINT])?, replaces: readable_after(&[SIGHUP])? };
     let program = keeper::WorkerCommand { path: std::env::current_exe()?, arguments: args.of_worker() };
     raise_descriptors();
@@ -229,14 +234,14 @@ fn not_passed(error: Errno) -> Error {
     Error::NotPassed(error.into())
 }
 
-fn run_on(cpu: usize) -> rustix::io::Result<()> {
-    use rustix::thread::{CpuSet, sched_setaffinity};
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(Errno::INVAL);
-    }
-    let mut only = CpuSet::new();
-    only.set(cpu);
-    sched_setaffinity(None, &only)
+/// The set of this processor alone. None: this process may not run there.
+fn processor(cpu: usize) -> Option<CpuSet> {
+    let may_run = cpu < CpuSet::MAX_CPU && sched_getaffinity(None).is_ok_and(|all| all.is_set(cpu));
+    may_run.then(|| {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        only
+    })
 }
 
 fn stand_by(args: &Args, socket: RawFd) -> Result<(), Error> {
@@ -252,7 +257,8 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
     let given = Given { devices, broker, ledger, keeper, standby };
     if let Some(cpu) = args.cpu {
-        run_on(cpu).map_err(|source| Error::Cpu { cpu, source: source.into() })?;
+        let only = processor(cpu).ok_or(Error::Cpu(cpu))?;
+        sched_setaffinity(None, &only).map_err(|_| Error::Cpu(cpu))?;
     }
     let Args { ring_size, wait, verbose, .. } = *args;
     let mut worker = Worker::new(given, Settings { ring_size, wait, choice: args.choice.clone(), verbose })?;
