@@ -25,6 +25,8 @@ MOST_BY_RING = 0.9
 # The library is whole only if it is built for release.
 RELEASE = paths.TARGET / "release"
 PARTS = ("sidestep", "sidestepd", "libsidestep.so")
+# However far apart: by default a machine on which each message waits long for a processor has no upgrade.
+UPGRADE_AFTER = "8ops"
 
 
 class Rings(Setup):
@@ -69,7 +71,8 @@ class Rings(Setup):
         report = self.report(pod, program)
         report.touch()
         report.chmod(0o666)
-        return ["env", f"SIDESTEP_BROKER={self.address}", RELEASE / "sidestep", "run", "--report", report, "--"]
+        settings = ["--upgrade-after", UPGRADE_AFTER, "--report", report]
+        return ["env", f"SIDESTEP_BROKER={self.address}", RELEASE / "sidestep", "run", *settings, "--"]
 
     def report(self, pod, program):
         return self.directory / f"{pod.name}-{program}.jsonl"
