@@ -21,6 +21,8 @@ pub struct Carried {
     /// Bytes that the kernel had sent or queued, and that are not acknowledged. They come before those of the ring.
     queued: Vec<u8>,
     pace: Pace,
+    /// Bytes have arrived of which the program has not been told. It is told after all frames of a turn, and so wakes up once.
+    has_arrived: bool,
     /// A segment's bytes on their way from the ring into a frame.
     scratch: Vec<u8>,
 }
@@ -66,7 +68,7 @@ impl Carried {
             queued: queued.len() as u32,
         };
         record.carry(&kept, &connection.saved().progress, &queued);
-        let carried = Carried { program, connection, record, kept, queued, pace: Pace::default(), scratch: Vec::new() };
+        let carried = Carried { program, connection, record, kept, queued, pace: Pace::default(), has_arrived: false, scratch: Vec::new() };
         if carried.queued.is_empty() {
             return Ok(carried);
         }
@@ -134,10 +136,18 @@ impl Carried {
         }
         if arrived.received > 0 {
             self.pace.note(Way::In, arrived.received);
+            self.has_arrived = true;
             let published = self.program.publish(arrived.received as usize)?;
             self.record.set_published(published);
         }
         Ok(())
+    }
+
+    /// Tells the program of what has arrived.
+    fn tell(&mut self) {
+        if std::mem::take(&mut self.has_arrived) {
+            self.program.notify();
+        }
     }
 
     fn acknowledged(&mut self, n: usize) -> Result<(), Cause> {
@@ -152,6 +162,7 @@ impl Carried {
 
     /// Writes the segments that are due into frames. False: there was no frame for some.
     pub fn send(&mut self, frames: &mut Outgoing, now: u64) -> Result<bool, Cause> {
+        self.tell();
         self.program.check_wish()?;
         if self.pace.is_bulk() {
             return Err(Cause::Bulk);
@@ -199,6 +210,7 @@ impl Carried {
     /// Gives the connection back to the kernel, with everything that is unacknowledged or unread. After an error of
     /// [`is_stranded`](crate::handover::is_stranded) the connection is as it was.
     pub fn give_back(&mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+        self.tell();
         let Carried { program, connection, record, kept, queued, .. } = self;
         let (progress, queued) = (connection.saved().progress, queued.clone());
         Handover { program, record, kept: *kept, progress, queued }.run(socket)

@@ -2,23 +2,21 @@
 
 use crate::carried::Carried;
 use crate::cause::Cause;
+use crate::due::Due;
 use crate::stage::{Conn, Stage};
-use crate::timers::now;
 use sidestep_device::Injector;
 use sidestep_tcp::{Checksums, FrameError, Segment, Tuple, about, split};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// Frames that are kept for a connection while it is being taken. The peer sends further ones again.
 const HELD: usize = 256;
 
 /// What is left to be done after a frame.
 pub enum Left {
-    /// Nothing.
-    Nothing,
     /// The kernel is to get it: no connection of the stack has to do with it.
     Inject(Vec<u8>),
     /// The connection goes back for this reason. The connection holds the frame.
-    End(u64, Cause),
+    End(u32, Cause),
 }
 
 /// Gives a frame to its connection.
@@ -27,31 +25,31 @@ pub enum Left {
 /// its connection is taken.
 pub fn deliver(
     frame: &[u8],
-    by_tuple: &HashMap<Tuple, u64>,
-    conns: &mut HashMap<u64, Conn>,
-    due: &mut BTreeSet<u64>,
-) -> Left {
+    by_tuple: &HashMap<Tuple, u32>,
+    conns: &mut [Option<Conn>],
+    due: &mut Due,
+    now: u64,
+) -> Option<Left> {
     let parsed = Segment::parse(frame, Checksums::MayBePartial);
-    let Some(tuple) = whose(frame, &parsed) else { return Left::Nothing };
-    let Some((id, conn)) = by_tuple.get(&tuple).and_then(|id| Some((*id, conns.get_mut(id)?))) else {
-        return Left::Inject(frame.to_vec());
-    };
+    let tuple = whose(frame, &parsed)?;
+    let found = by_tuple.get(&tuple).and_then(|id| Some((*id, conns[*id as usize].as_mut()?)));
+    let Some((id, conn)) = found else { return Some(Left::Inject(frame.to_vec())) };
     match &mut conn.stage {
         // What follows a segment that the kernel is to judge must not be judged before it.
-        Stage::Carried(carried) if !conn.is_ending => match receive(carried, parsed, now()) {
+        Stage::Carried(carried) if !conn.is_ending => match receive(carried, parsed, now) {
             Ok(()) => {
                 due.insert(id);
             }
             Err(cause) => {
                 conn.is_ending = true;
                 conn.held.push(frame.to_vec());
-                return Left::End(id, cause);
+                return Some(Left::End(id, cause));
             }
         },
         _ if conn.held.len() < HELD => conn.held.push(frame.to_vec()),
         _ => {}
     }
-    Left::Nothing
+    None
 }
 
 fn whose(frame: &[u8], parsed: &Result<Segment, FrameError>) -> Option<Tuple> {

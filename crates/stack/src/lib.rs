@@ -30,6 +30,7 @@ mod cause;
 pub mod choice;
 mod control;
 mod custody;
+mod due;
 pub mod error;
 mod frames;
 mod grace;

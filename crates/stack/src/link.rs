@@ -8,6 +8,7 @@ use sidestep_abi::msg::Msg;
 use sidestep_ring::{Data, Half, doorbell, side};
 use sidestep_sys::arch;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The number of the worker's only doorbell.
 pub const PLACE: u32 = 0;
@@ -93,6 +94,36 @@ impl Link {
                 doorbell::rearm(bell); // the next news try again
             }
         }
+    }
+}
+
+/// A link, and the connections of its slots.
+pub struct Served {
+    pub link: Rc<Link>,
+    conns: Vec<Option<u32>>,
+}
+
+impl Served {
+    pub fn new(link: Link) -> Served {
+        Served { link: Rc::new(link), conns: Vec::new() }
+    }
+
+    /// The connection of a slot, by its number.
+    pub fn conn(&self, slot: usize) -> Option<u32> {
+        self.conns.get(slot).copied().flatten()
+    }
+
+    /// The slot has this connection from now on.
+    pub fn set_conn(&mut self, slot: usize, conn: Option<u32>) {
+        if self.conns.len() <= slot {
+            self.conns.resize(slot + 1, None);
+        }
+        self.conns[slot] = conn;
+    }
+
+    /// All connections.
+    pub fn conns(&self) -> impl Iterator<Item = u32> {
+        self.conns.iter().copied().flatten()
     }
 }
 

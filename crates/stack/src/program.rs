@@ -187,11 +187,10 @@ impl Program {
         memory::put(self.link.outgoing_data(self.slot), self.tx.at() + u64::from(distance), bytes);
     }
 
-    /// The program can read `n` more bytes. Returns the position after them.
+    /// The program can read `n` more bytes, and is yet to be told: [`Program::notify`]. Returns the position after them.
     pub fn publish(&mut self, n: usize) -> Result<u64, Cause> {
         self.tx.put_ring(self.link.outgoing(self.slot), n)?;
         counters::set_ring_tx(self.counters(), self.tx.ring);
-        self.link.notify(self.slot);
         if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::Left) }
     }
 

@@ -8,11 +8,12 @@ use crate::cause::Cause;
 use crate::choice::Choice;
 use crate::control::Control;
 use crate::custody::Custody;
+use crate::due::Due;
 use crate::error::{Error, failed};
 use crate::frames::{Left, deliver, inject};
 use crate::grace::Grace;
 use crate::ledger::Ledger;
-use crate::link::Link;
+use crate::link::Served;
 use crate::stage::Conn;
 use crate::subject::Subject;
 use crate::timers::{Timers, now};
@@ -20,6 +21,7 @@ use crate::wait::Wait;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io;
+use rustix::thread::sched_yield;
 use rustix::time::Timespec;
 use sidestep_abi::page::Page;
 use sidestep_broker::closing::Closing;
@@ -28,7 +30,7 @@ use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
 use sidestep_sys::tcp;
 use sidestep_tcp::Tuple;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -92,15 +94,14 @@ pub struct Worker {
     /// Records that no connection uses.
     free: Vec<u32>,
     closing: Closing,
-    links: HashMap<u32, Rc<Link>>,
+    links: HashMap<u32, Served>,
     /// Connections that the broker has been told the stack carries, by the number of its question.
     wanted: HashMap<u64, Subject>,
-    conns: HashMap<u64, Conn>,
-    next: u64,
-    by_tuple: HashMap<Tuple, u64>,
-    by_slot: HashMap<(u32, usize), u64>,
+    /// By the number of their record.
+    conns: Vec<Option<Conn>>,
+    by_tuple: HashMap<Tuple, u32>,
     /// Connections that may have something to send.
-    due: BTreeSet<u64>,
+    due: Due,
     timers: Timers,
     totals: Totals,
     turns: u32,
@@ -118,6 +119,7 @@ impl Worker {
             control,
             custody: Custody::new(keeper, standby),
             free: (0..ledger.records()).rev().collect(),
+            conns: (0..ledger.records()).map(|_| None).collect(),
             ledger: Rc::new(ledger),
             closing: Closing::new(),
             grace: Grace::start().map_err(failed("start a thread"))?,
@@ -125,11 +127,8 @@ impl Worker {
             refresh_at: 0,
             links: HashMap::new(),
             wanted: HashMap::new(),
-            conns: HashMap::new(),
-            next: 0,
             by_tuple: HashMap::new(),
-            by_slot: HashMap::new(),
-            due: BTreeSet::new(),
+            due: Due::default(),
             timers: Timers::default(),
             totals: Totals::default(),
             turns: 0,
@@ -142,8 +141,7 @@ impl Worker {
             Err(Error::Over | Error::KeeperGone(_)) => Ok(()),
             other => other,
         };
-        let all: Vec<u64> = self.conns.keys().copied().collect();
-        all.into_iter().for_each(|id| self.end(id, Cause::Ending));
+        (0..self.ledger.records()).for_each(|id| self.end(id, Cause::Ending));
         result.map(|()| self.totals)
     }
 
@@ -156,7 +154,7 @@ impl Worker {
             }
             let since = *idle_since.get_or_insert_with(Instant::now);
             if since.elapsed() < self.settings.wait.spins() {
-                std::hint::spin_loop();
+                sched_yield();
                 continue;
             }
             self.sleep()?;
@@ -171,15 +169,16 @@ impl Worker {
             return Err(Error::Over);
         }
         let mut has_worked = self.turns.is_multiple_of(BROKER_TURNS) && (self.hear_broker()? | self.hear_changes()?);
-        has_worked |= self.hear_frames();
-        has_worked |= self.hear_programs();
         let time = now();
+        self.hear_frames(time);
+        self.hear_programs();
         while let Some(id) = self.timers.pop(time) {
             self.due.insert(id);
         }
-        has_worked |= !self.due.is_empty();
-        while let Some(id) = self.due.pop_first() {
-            self.advance(id);
+        // One that finds no free frame is due again, and must not be waited for: frames get free by the kick.
+        for _ in 0..self.due.len() {
+            has_worked = true;
+            self.due.pop().into_iter().for_each(|id| self.advance(id, time));
         }
         for queue in self.devices.iter_mut().flat_map(|device| &mut device.queues) {
             // What a device that is down does not send is sent again. That it is down is heard as a change.
@@ -195,8 +194,8 @@ impl Worker {
         if self.hear_broker()? || self.hear_changes()? {
             return Ok(());
         }
-        doorbell::arm(self.links.values().map(|link| link.doorbell()));
-        if self.links.values().any(|link| doorbell::is_ready(link.doorbell())) {
+        doorbell::arm(self.links.values().map(|served| served.link.doorbell()));
+        if self.links.values().any(|served| doorbell::is_ready(served.link.doorbell())) {
             return Ok(());
         }
         let left = self.timers.next().map(|at| at.saturating_sub(now()));
@@ -212,6 +211,7 @@ impl Worker {
             Ok(_) | Err(io::Errno::INTR) => {}
             Err(error) => return Err(failed("wait")(error)),
         }
+        self.links.values().for_each(|served| doorbell::disarm(served.link.doorbell()));
         if fds[2].revents().contains(PollFlags::IN) {
             self.grace.hush();
         }
@@ -221,38 +221,35 @@ impl Worker {
         Ok(())
     }
 
-    fn hear_frames(&mut self) -> bool {
-        let (mut has_heard, mut left) = (false, Vec::new());
+    fn hear_frames(&mut self, time: u64) {
+        let mut left = Vec::new();
         let Self { devices, by_tuple, conns, due, .. } = self;
         for (device, queue) in
             devices.iter_mut().enumerate().flat_map(|(n, one)| one.queues.iter_mut().map(move |q| (n, q)))
         {
             let batch = queue.receiver.receive(BATCH);
-            has_heard |= !batch.is_empty();
             for frame in batch.frames() {
                 let joined = (frame.length() > frame.head().len()).then(|| frame.to_vec());
                 let bytes = joined.as_deref().unwrap_or(frame.head());
-                left.push((device, deliver(bytes, by_tuple, conns, due)));
+                left.extend(deliver(bytes, by_tuple, conns, due, time).map(|left| (device, left)));
             }
         }
         for (device, left) in left {
             match left {
-                Left::Nothing => {}
                 Left::Inject(frame) => inject(&self.devices[device].injector, &frame),
                 Left::End(id, cause) => self.end(id, cause),
             }
         }
-        has_heard
     }
 
-    fn hear_programs(&mut self) -> bool {
-        let mut found: Vec<u64> = Vec::new();
-        for (&link, words) in &self.links {
-            doorbell::poll(words.doorbell(), |slot| found.extend(self.by_slot.get(&(link, slot))));
+    fn hear_programs(&mut self) {
+        for served in self.links.values() {
+            doorbell::poll(served.link.doorbell(), |slot| {
+                if let Some(id) = served.conn(slot) {
+                    self.due.insert(id);
+                }
+            });
         }
-        let has_heard = !found.is_empty();
-        self.due.extend(found);
-        has_heard
     }
 
     /// Counts something on the page that `sidestep status` shows.

@@ -1,7 +1,7 @@
 //! Many connections that have talked and now sit still.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::AsRawFd;
 
 use crate::args::{Args, Role};
@@ -17,24 +17,24 @@ const SPARE: u64 = 64;
 pub fn run(args: &Args) -> Result<(), String> {
     let role = args.role()?;
     let conns: usize = args.get("conns", 10_000)?;
-    let port: u16 = args.required("port")?;
+    let at = SocketAddrV4::new(args.get("host", Ipv4Addr::LOCALHOST)?, args.required("port")?);
     raise_fd_limit(conns as u64 + SPARE)?;
     match role {
         Role::Server => {
             args.finish()?;
-            serve(port, conns)
+            serve(at, conns)
         }
         Role::Client => {
             let rounds: u32 = args.get("rounds", 64)?;
             args.finish()?;
-            talk_then_idle(port, conns, rounds)
+            talk_then_idle(at, conns, rounds)
         }
     }
 }
 
 /// Echoes on all connections until the last one is closed.
-fn serve(port: u16, conns: usize) -> Result<(), String> {
-    let listener = net::listen(port)?;
+fn serve(at: SocketAddrV4, conns: usize) -> Result<(), String> {
+    let listener = net::listen(at)?;
     let mut epoll = Epoll::new(256)?;
     let mut streams = Vec::with_capacity(conns);
     for index in 0..conns {
@@ -63,11 +63,11 @@ fn serve(port: u16, conns: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn talk_then_idle(port: u16, conns: usize, rounds: u32) -> Result<(), String> {
+fn talk_then_idle(at: SocketAddrV4, conns: usize, rounds: u32) -> Result<(), String> {
     let mut epoll = Epoll::new(256)?;
     let mut streams = Vec::with_capacity(conns);
     for index in 0..conns {
-        streams.push(watch(net::connect_to(port)?, &epoll, index)?);
+        streams.push(watch(net::connect_to(at)?, &epoll, index)?);
     }
     for _ in 0..rounds {
         one_round(&mut streams, &mut epoll)?;

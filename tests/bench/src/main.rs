@@ -21,7 +21,7 @@ sidestep-bench: small programs that measure local TCP
 usage: sidestep-bench PROGRAM [--OPTION VALUE]...
 
   idle       opens many connections, exchanges messages on each, then stays idle
-             --role server|client  --port N  --conns 10000 (both)
+             --role server|client  --host 127.0.0.1  --port N  --conns 10000 (both)
              client: --rounds 64; prints `ready`, then idle until its standard input ends
   notours    calls on descriptors that are not TCP connections
              --on pipe|file|unix|udp|epoll  --calls 1000000

@@ -1,24 +1,24 @@
-//! Sockets on 127.0.0.1.
+//! Sockets of IPv4.
 
 use std::io::{self, Write};
 use std::mem::size_of;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Long enough for a client that opens its connections faster than they are accepted.
 const BACKLOG: i32 = 4096;
 
-pub fn listen(port: u16) -> Result<TcpListener, String> {
+pub fn listen(at: SocketAddrV4) -> Result<TcpListener, String> {
     let fd = tcp_socket()?;
-    let address = loopback(port);
+    let address = sockaddr(at);
     // SAFETY: the descriptor is ours and open; the address is a whole sockaddr_in and its length is passed with it.
     let bound = unsafe {
-        let at = (&raw const address).cast();
-        libc::bind(fd.as_raw_fd(), at, size_of::<libc::sockaddr_in>() as u32) == 0
+        let address = (&raw const address).cast();
+        libc::bind(fd.as_raw_fd(), address, size_of::<libc::sockaddr_in>() as u32) == 0
             && libc::listen(fd.as_raw_fd(), BACKLOG) == 0
     };
     if !bound {
-        return Err(last(&format!("cannot listen on 127.0.0.1:{port}")));
+        return Err(last(&format!("cannot listen on {at}")));
     }
     Ok(TcpListener::from(fd))
 }
@@ -34,8 +34,8 @@ pub fn accept(listener: &TcpListener) -> Result<TcpStream, String> {
     nodelay(stream)
 }
 
-pub fn connect_to(port: u16) -> Result<TcpStream, String> {
-    nodelay(connect(tcp_socket()?, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?)
+pub fn connect_to(at: SocketAddrV4) -> Result<TcpStream, String> {
+    nodelay(connect(tcp_socket()?, at)?)
 }
 
 pub fn connect(socket: OwnedFd, to: SocketAddrV4) -> Result<TcpStream, String> {
@@ -72,10 +72,6 @@ pub fn tcp_socket() -> Result<OwnedFd, String> {
     }
     // SAFETY: socket() has just given us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn loopback(port: u16) -> libc::sockaddr_in {
-    sockaddr(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
 }
 
 fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {

@@ -36,6 +36,10 @@ scenarios![
     "smc-sockperf",
     "socksdirect",
     "hosts",
+    "hosts-redis",
+    "hosts-envoy",
+    "hosts-untaken",
+    "hosts-idle",
 ];
 
 /// The text of the scenario of this name; the error lists all names.

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::cause::Cause;
 use crate::error::{Error, failed};
-use crate::link::Link;
+use crate::link::{Link, Served};
 use crate::program::Program;
 use crate::record::{Ends, Record};
 use crate::stage::Conn;
@@ -13,7 +13,6 @@ use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::wire::Incoming;
 use sidestep_error::chain;
 use sidestep_ring::page;
-use std::rc::Rc;
 
 impl Worker {
     pub(super) fn hear_broker(&mut self) -> Result<bool, Error> {
@@ -37,14 +36,14 @@ impl Worker {
             (Some(Kind::Link), Some(memory)) => match Link::new(&memory, msg) {
                 Ok(link) => {
                     self.custody.tell(msg, Some(memory.as_fd())).map_err(Error::KeeperGone)?;
-                    self.links.insert(msg.link, Rc::new(link));
+                    self.links.insert(msg.link, Served::new(link));
                 }
                 Err(error) => self.say(&format!("cannot map a link: {error}")),
             },
             (Some(Kind::PeerDoorbell), Some(eventfd)) => {
                 self.custody.tell(msg, Some(eventfd.as_fd())).map_err(Error::KeeperGone)?;
-                if let Some(link) = self.links.get(&msg.link) {
-                    link.set_doorbell(msg.place as usize, eventfd);
+                if let Some(served) = self.links.get(&msg.link) {
+                    served.link.set_doorbell(msg.place as usize, eventfd);
                 }
             }
             (Some(Kind::Slot), None) => self.assigned(msg)?,
@@ -84,27 +83,25 @@ impl Worker {
 
     fn assigned(&mut self, msg: &Msg) -> Result<(), Error> {
         let (place, slot) = ((msg.link, msg.side, msg.slot), msg.slot as usize);
-        let (subject, link) = (self.wanted.remove(&msg.offer), self.links.get(&msg.link).cloned());
-        let (Some(subject), Some(link), Some(number)) = (subject, link, self.free.pop()) else {
+        let (subject, served) = (self.wanted.remove(&msg.offer), self.links.get_mut(&msg.link));
+        let (Some(subject), Some(served), Some(number)) = (subject, served, self.free.pop()) else {
             self.control.release(place);
             return Ok(());
         };
         self.custody.hold(number, place, subject.socket.as_fd()).map_err(Error::KeeperGone)?;
         let record = Record::new(self.ledger.clone(), number);
         record.assign(&Ends { local: subject.local, remote: subject.remote });
-        let id = self.next;
-        self.next += 1;
-        self.by_slot.insert((msg.link, slot), id);
-        let program = Program::new(link, slot);
+        served.set_conn(slot, Some(number));
+        let program = Program::new(served.link.clone(), slot);
         program.set_socket_held(true);
-        self.conns.insert(id, Conn::new(subject, place, program, record));
-        self.due.insert(id);
+        self.conns[number as usize] = Some(Conn::new(subject, place, program, record));
+        self.due.insert(number);
         Ok(())
     }
 
     /// The program has ended, and the broker gives its link up.
     fn unlinked(&mut self, link: u32) {
-        let gone: Vec<u64> = self.by_slot.iter().filter(|((of, _), _)| *of == link).map(|(_, id)| *id).collect();
+        let gone: Vec<u32> = self.links.get(&link).map(|served| served.conns().collect()).unwrap_or_default();
         gone.into_iter().for_each(|id| self.end(id, Cause::Left));
         self.links.remove(&link);
     }

@@ -19,12 +19,13 @@ impl Worker {
             self.refresh_neighbours();
             return Ok(false);
         }
-        let concerned: Vec<u64> = self
+        let concerned: Vec<u32> = self
             .conns
             .iter()
-            .filter(|(_, conn)| !matches!(conn.stage, Stage::Assigned(..) | Stage::Observed(..)))
-            .filter(|(_, conn)| changes.iter().any(|change| change.concerns(&conn.subject.path)))
-            .map(|(id, _)| *id)
+            .flatten()
+            .filter(|conn| !matches!(conn.stage, Stage::Assigned(..) | Stage::Observed(..)))
+            .filter(|conn| changes.iter().any(|change| change.concerns(&conn.subject.path)))
+            .map(|conn| conn.number)
             .collect();
         concerned.into_iter().for_each(|id| self.end(id, Cause::Path));
         Ok(true)
@@ -36,7 +37,7 @@ impl Worker {
             return;
         }
         self.refresh_at = time + REFRESH;
-        let carried = self.conns.values().filter(|conn| matches!(conn.stage, Stage::Carried(_)));
+        let carried = self.conns.iter().flatten().filter(|conn| matches!(conn.stage, Stage::Carried(_)));
         let hops: HashMap<_, _> = carried.map(|conn| (conn.subject.path.next_hop, conn.subject.path)).collect();
         for path in hops.values() {
             // If this fails, the entry is removed in the end, and the connections go back to the kernel.

@@ -18,8 +18,8 @@ use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
-/// The most doublings of [`LOOK`]: each look in vain is one.
-const LOOKS: u32 = 9;
+/// The most doublings of [`LOOK`]: each look in vain is one. That makes 1.6 s: ten thousand idle connections cost next to nothing.
+const LOOKS: u32 = 13;
 /// Microseconds until a connection that has gone back may be taken again.
 const PAUSE: u64 = 500_000;
 /// The most doublings of [`PAUSE`]: each return is one. That makes a minute.
@@ -37,17 +37,16 @@ const ENTER: u64 = 20_000;
 
 impl Worker {
     /// Takes a connection as far as possible.
-    pub(super) fn advance(&mut self, id: u64) {
+    pub(super) fn advance(&mut self, id: u32, time: u64) {
         let mut conns = std::mem::take(&mut self.conns);
-        let result = conns.get_mut(&id).map_or(Ok(()), |conn| self.step(conn, id));
+        let result = conns[id as usize].as_mut().map_or(Ok(()), |conn| self.step(conn, id, time));
         self.conns = conns;
         if let Err(cause) = result {
             self.end(id, cause);
         }
     }
 
-    fn step(&mut self, conn: &mut Conn, id: u64) -> Result<(), Cause> {
-        let time = now();
+    fn step(&mut self, conn: &mut Conn, id: u32, time: u64) -> Result<(), Cause> {
         let socket = conn.subject.socket.as_fd();
         match &mut conn.stage {
             Stage::Carried(carried) => {
@@ -113,13 +112,13 @@ impl Worker {
     }
 
     /// Frames for segments of this connection: each connection has one queue.
-    fn outgoing(&mut self, device: usize, id: u64) -> Outgoing<'_> {
+    fn outgoing(&mut self, device: usize, id: u32) -> Outgoing<'_> {
         let queues = &mut self.devices[device].queues;
         let number = id as usize % queues.len();
         queues[number].sender.outgoing()
     }
 
-    fn take(&mut self, conn: &mut Conn, id: u64, time: u64) -> Result<(), Cause> {
+    fn take(&mut self, conn: &mut Conn, id: u32, time: u64) -> Result<(), Cause> {
         let Stage::Entering(program, record, since) = std::mem::replace(&mut conn.stage, Stage::Over) else {
             return Ok(());
         };
@@ -145,7 +144,7 @@ impl Worker {
 
     /// Waits for a packet of the connection at the device. One whose packets come by another device, or with other addresses than the
     /// socket's (NAT), is never taken: its socket would get segments while it is parked.
-    fn observe(&mut self, conn: &mut Conn, id: u64) -> Result<(), Cause> {
+    fn observe(&mut self, conn: &mut Conn, id: u32) -> Result<(), Cause> {
         let Subject { local, remote, .. } = conn.subject;
         let tuple = Tuple::new(local, remote);
         if self.by_tuple.contains_key(&tuple) {
@@ -159,15 +158,15 @@ impl Worker {
     }
 
     /// The stack no longer carries the connection. The kernel is to judge the frames that it holds.
-    pub(super) fn end(&mut self, id: u64, cause: Cause) {
-        let Some(mut conn) = self.conns.remove(&id) else { return };
+    pub(super) fn end(&mut self, id: u32, cause: Cause) {
+        let Some(mut conn) = self.conns[id as usize].take() else { return };
         conn.is_ending = false;
         let (program, record, cause) = match self.give_back(&mut conn, id, cause) {
             Ok(given) => given,
             Err(stranded) => {
                 conn.stage = *stranded;
                 self.timers.set(id, Some(now() + AGAIN));
-                self.conns.insert(id, conn);
+                self.conns[id as usize] = Some(conn);
                 return;
             }
         };
@@ -187,7 +186,7 @@ impl Worker {
     }
 
     /// The kernel carries the connection, or it has ended. Err: not now.
-    fn give_back(&mut self, conn: &mut Conn, id: u64, cause: Cause) -> Result<(Program, Record, Cause), Box<Stage>> {
+    fn give_back(&mut self, conn: &mut Conn, id: u32, cause: Cause) -> Result<(Program, Record, Cause), Box<Stage>> {
         let time = now();
         let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
             Stage::Carried(mut carried) => {
@@ -230,7 +229,7 @@ impl Worker {
     }
 
     /// The connection may be taken again, but not at once: in the kernel its congestion control begins anew each time.
-    fn rest(&mut self, id: u64, mut conn: Conn, program: Program, record: Record) {
+    fn rest(&mut self, id: u32, mut conn: Conn, program: Program, record: Record) {
         let time = now();
         if time.saturating_sub(conn.taken_at) > STEADY {
             conn.returns = 0;
@@ -240,14 +239,16 @@ impl Worker {
         record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
         conn.stage = Stage::Assigned(program, record, from);
         self.timers.set(id, Some(from));
-        self.conns.insert(id, conn);
+        self.conns[id as usize] = Some(conn);
     }
 
     /// The stack has nothing to do with the connection any more.
-    fn release(&mut self, id: u64, conn: Conn, program: &Program) {
+    fn release(&mut self, id: u32, conn: Conn, program: &Program) {
         self.count(|page| page::count_bytes(page, program.bytes()));
         Record::new(self.ledger.clone(), conn.number).free();
-        self.by_slot.remove(&(conn.place.0, conn.place.2 as usize));
+        if let Some(served) = self.links.get_mut(&conn.place.0) {
+            served.set_conn(conn.place.2 as usize, None);
+        }
         self.timers.set(id, None);
         self.closing.close(conn.subject.socket);
         // The keeper closes the last copy, and says so to the program. One that has ended has none; the next turn finds that out.
