@@ -1,6 +1,7 @@
 //! Back into the kernel, on the same descriptor.
 
 use crate::buffers::Grown;
+use crate::guard;
 use crate::kernel::{CallError, named};
 use crate::queues;
 use crate::repair::{self, Queue};
@@ -144,6 +145,7 @@ pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {
     let fd = fd.as_fd();
     repair::turn_on(fd)?;
     repair::disconnect(fd)?;
+    guard::open(fd)?;
     repair::turn_off_quietly(fd)
 }
 

@@ -92,6 +92,16 @@ impl<T: Plain> SocketOption<T> {
     }
 }
 
+/// Attaches a filter that drops every packet of the socket.
+pub(crate) fn drop_packets(fd: BorrowedFd) -> Result<(), CallError> {
+    let mut drop = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut drop };
+    let (at, len) = ((&raw const program).cast(), size_of::<libc::sock_fprog>() as libc::socklen_t);
+    // SAFETY: `program` covers one instruction; the kernel copies both before the call returns.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, at, len) };
+    named("SO_ATTACH_FILTER", outcome(done))
+}
+
 /// An ioctl(2) request that answers with an `int`.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Between the two somebody else carries the connection: by the sequence numbers, windows and options of [`State`], and the bytes
-//! of [`Taken::unread`] and [`Taken::unacknowledged`]. This crate moves no packet, and keeps none away: see [`take`].
+//! of [`Taken::unread`] and [`Taken::unacknowledged`]. This crate moves no packet; a parked socket drops all that reach it.
 //!
 //! # A process that is killed
 //!
@@ -37,6 +37,7 @@
 mod buffers;
 mod examine;
 mod give_back;
+mod guard;
 mod info;
 mod kernel;
 mod options;

@@ -38,8 +38,8 @@ pub enum TakeError {
 
 /// Takes the connection out of the kernel. The socket stays ESTABLISHED, in repair mode, with its queues as they were ("parked").
 ///
-/// The caller has diverted the connection's incoming packets before, and keeps them away from the socket until a give-back; no
-/// thread is in a call on the socket. Needs CAP_NET_ADMIN in the user namespace of the socket's network namespace.
+/// The caller has diverted the connection's incoming packets before, and keeps them away from the socket until a give-back: the
+/// parked socket drops what comes nonetheless, and its peer would send for nothing. No thread is in a call on the socket. Needs CAP_NET_ADMIN in the user namespace of the socket's network namespace.
 ///
 /// While the socket is parked, read(2) fails with EPERM and send(2) with EINVAL. If bytes were in flight, the kernel goes on to
 /// retransmit them from the parked socket, and gives the socket up after TCP_USER_TIMEOUT or tcp_retries2: better take

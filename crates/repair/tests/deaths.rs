@@ -43,6 +43,7 @@ impl Connection {
             assert_eq!(raw::get_int(&self.near, level, number), value, "option {level} {number}");
         }
         assert_eq!(raw::unread(&self.near), 3001);
+        sidestep_repair::examine(&self.near).expect("no filter is left, and nothing else");
         no_error(&self.near);
     }
 

@@ -39,6 +39,24 @@ fn a_parked_socket_gives_and_takes_nothing() {
     end(near, far);
 }
 
+/// A packet that was on its way when the connection's packets were diverted.
+#[test]
+fn a_parked_socket_drops_what_reaches_it() {
+    let (wire, near, far) = connection();
+    let port = near.local_addr().expect("local").port();
+    let taken = take(&near).expect("take");
+    wire.count(port);
+    (&far).write_all(b"hello").expect("write");
+    let retransmissions = || raw::get(&far, IPPROTO_TCP, libc::TCP_INFO).expect("TCP_INFO")[2] & 0xff;
+    until("the peer sends again", || retransmissions() > 0);
+    assert_eq!((wire.counted(port), raw::unread(&near)), (0, 0));
+    back(&near, &taken);
+    let mut buffer = [0; 5];
+    (&near).read_exact(&mut buffer).expect("read");
+    assert_eq!(&buffer, b"hello");
+    end(near, far);
+}
+
 #[test]
 fn undo_goes_on_without_a_packet() {
     let (wire, near, far) = connection();
