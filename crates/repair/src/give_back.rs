@@ -91,6 +91,7 @@ pub fn give_back(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), Gi
     repair::disconnect(fd).map_err(GiveBackError::Parked)?;
     let mut grown = Grown::default();
     plan.rebuild(fd, &mut grown).map_err(GiveBackError::Detached)?;
+    guard::open(fd).map_err(GiveBackError::Detached)?;
     repair::turn_off(fd).map_err(GiveBackError::Detached)?;
     let sent = queues::send_unsent(fd, plan.unsent, &mut grown);
     let restored = plan.restore(fd, grown);

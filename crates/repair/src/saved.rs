@@ -3,7 +3,6 @@
 //! The kernel keeps all options over a take and a give-back except those of [`Saved`], and those that the crate's documentation
 //! lists as lost. The test `options` compares all of them.
 
-use crate::guard;
 use crate::kernel::{CallError, SocketOption};
 use crate::options;
 use rustix::fd::BorrowedFd;
@@ -47,18 +46,17 @@ impl Saved {
         })
     }
 
-    /// Sets what a parked socket must have: it keeps its port as it did, stays silent, and hears nothing.
+    /// Sets what a parked socket must have: it keeps its port as it did, and stays silent.
     pub(crate) fn park(&self, fd: BorrowedFd) -> Result<(), CallError> {
         self.restore_reuse(fd)?;
         if self.keepalive.is_some() {
             options::SO_KEEPALIVE.set(fd, 0)?;
         }
-        guard::close(fd)
+        Ok(())
     }
 
     /// Sets what [`Saved::park`] and repair mode have changed.
     pub(crate) fn restore_parked(&self, fd: BorrowedFd) -> Result<(), CallError> {
-        guard::open(fd)?;
         self.restore_reuse(fd)?;
         if self.keepalive.is_some() {
             // The change from off to on starts the timer.

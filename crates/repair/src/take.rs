@@ -1,6 +1,7 @@
 //! Out of the kernel.
 
 use crate::examine::{NotTaken, examine};
+use crate::guard;
 use crate::info::{Info, SACK, TIMESTAMPS};
 use crate::kernel::{CallError, named};
 use crate::options;
@@ -72,6 +73,7 @@ pub fn take_prepared(fd: impl AsFd, saved: Saved) -> Result<Taken, TakeError> {
 /// nobody has carried the connection meanwhile. Sends no packet.
 pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
     let fd = fd.as_fd();
+    guard::open(fd)?;
     repair::turn_off_quietly(fd)?;
     queues::count_without_urgent(fd)?;
     saved.restore_parked(fd)
@@ -98,6 +100,7 @@ fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
         _ => Some(repair::timestamp_clock(fd)?),
     };
     let profile = profile::read(fd, info, local)?;
+    guard::close(fd)?;
     let before = repair::window(fd)?;
     let contents = queues::read(fd).map_err(|error| match error {
         ReadError::Call(error) => TakeError::Call(error),
