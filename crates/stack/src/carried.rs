@@ -68,7 +68,16 @@ impl Carried {
             queued: queued.len() as u32,
         };
         record.carry(&kept, &connection.saved().progress, &queued);
-        let carried = Carried { program, connection, record, kept, queued, pace: Pace::default(), has_arrived: false, scratch: Vec::new() };
+        let carried = Carried {
+            program,
+            connection,
+            record,
+            kept,
+            queued,
+            pace: Pace::default(),
+            has_arrived: false,
+            scratch: Vec::new(),
+        };
         if carried.queued.is_empty() {
             return Ok(carried);
         }
