@@ -9,11 +9,16 @@
 //!
 //! cross-namespaces = false # addresses mean the same in every network namespace of this host
 //!
-//! [[allow]]                # users that may share memory with each other, by number or by name
-//! uids = [1000, "envoy"]
+//! same-pod = false         # processes of one pod of Kubernetes may share memory with each other
+//!
+//! [[allow]]                # processes that may share memory with each other
+//! uids = [1000, "envoy"]   # of these users, by number or by name
+//! groups = ["www-data"]    # of these groups
+//! services = ["nginx.service"] # of these services of systemd
 //! ```
 
 use crate::settings::{IoUring, RingSize, SettingError, Spin, UpgradeAfter};
+use crate::trust::{Rule, Rules};
 use crate::users;
 use std::error::Error;
 use std::io;
@@ -37,8 +42,8 @@ pub struct Config {
     pub report: Option<PathBuf>,
     /// Whether ends in different network namespaces are paired.
     pub cross_namespaces: bool,
-    /// Groups of users that may share memory.
-    pub allow: Vec<Vec<u32>>,
+    /// Who may share memory.
+    pub rules: Rules,
 }
 
 /// A file that cannot be read, or is no valid configuration.
@@ -60,7 +65,7 @@ pub enum Mistake {
     Syntax(String),
     #[error("{0}: unknown key; {KEYS}")]
     UnknownKey(String),
-    #[error("allow.{0}: unknown key; the only one is uids")]
+    #[error("allow.{0}: unknown key; known keys: uids, groups, services")]
     UnknownKeyOfAllow(String),
     #[error("{key}: expected {expected}, found {found}")]
     OtherType { key: String, expected: &'static str, found: &'static str },
@@ -68,18 +73,18 @@ pub enum Mistake {
     Setting { key: String, source: SettingError },
     #[error("report: expected an absolute path, found '{0}'")]
     RelativePath(String),
-    #[error("allow: expected a table with uids = [...]")]
+    #[error("allow: expected a table with uids, groups or services")]
     NoTable,
-    #[error("allow: uids = [...] is missing")]
-    NoUids,
-    #[error("allow.uids: expected at least two user ids")]
-    TooFewUids,
-    #[error("allow.uids: expected a user id (a number from 0 up) or a user name")]
-    NoUid,
-    #[error("allow.uids: there is no user '{0}' on this machine")]
-    NoUser(String),
-    #[error("allow.uids: cannot look up the user '{name}'")]
-    LookUp { name: String, source: Box<dyn Error + Send + Sync> },
+    #[error("allow: a single user may share memory with itself anyway; expected two users, or a group, or a service")]
+    TooFew,
+    #[error("allow.{key}: expected a number from 0 up, or a name")]
+    NoNumber { key: &'static str },
+    #[error("allow.{key}: there is no '{name}' on this machine")]
+    Nobody { key: &'static str, name: String },
+    #[error("allow.{key}: cannot look up '{name}'")]
+    LookUp { key: &'static str, name: String, source: Box<dyn Error + Send + Sync> },
+    #[error("allow.services: expected the name of a unit, as \"nginx.service\"")]
+    NoService,
 }
 
 impl Config {
@@ -87,12 +92,13 @@ impl Config {
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let read = std::fs::read_to_string(file);
         let text = read.map_err(|source| ConfigError::Read { file: file.into(), source })?;
-        Config::parse(&text, &file.display().to_string(), &|name| Ok(users::by_name(name)?))
+        let find = |key: &str, name: &str| Ok(if key == UIDS { users::by_name(name)? } else { users::group_by_name(name)? });
+        Config::parse(&text, &file.display().to_string(), &find)
     }
 
-    /// `file`: name of the file, for errors. `user`: finds the number of a user by name.
-    pub fn parse(text: &str, file: &str, user: &FindUser<'_>) -> Result<Config, ConfigError> {
-        let source = Source { text, file, user };
+    /// `file`: name of the file, for errors. `find`: finds the number of a user or group by name.
+    pub fn parse(text: &str, file: &str, find: &Find<'_>) -> Result<Config, ConfigError> {
+        let source = Source { text, file, find };
         let table = DeTable::parse(text)
             .map_err(|e| source.error(e.span().unwrap_or(0..0), Mistake::Syntax(e.message().into())))?;
         let mut config = Config::default();
@@ -103,14 +109,19 @@ impl Config {
     }
 }
 
-/// The number of the user with this name. None: there is no such user. Err: the system's databases cannot be asked.
-pub type FindUser<'a> = dyn Fn(&str) -> Result<Option<u32>, Box<dyn Error + Send + Sync>> + 'a;
+/// The number of the user (key `uids`) or group (`groups`) with this name. None: there is none. Err: the system's databases cannot be
+/// asked.
+pub type Find<'a> = dyn Fn(&str, &str) -> Result<Option<u32>, Box<dyn Error + Send + Sync>> + 'a;
+
+const UIDS: &str = "uids";
+const GROUPS: &str = "groups";
+const SERVICES: &str = "services";
 
 /// The text of the file, for the lines in errors.
 struct Source<'a> {
     text: &'a str,
     file: &'a str,
-    user: &'a FindUser<'a>,
+    find: &'a Find<'a>,
 }
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
@@ -136,64 +147,81 @@ impl Source<'_> {
                 DeValue::String(path) => return Err(wrong(Mistake::RelativePath(path.to_string()))),
                 other => return Err(wrong(other_type(name, "a path in quotes", other))),
             },
-            "cross-namespaces" => match value.get_ref() {
-                DeValue::Boolean(yes) => config.cross_namespaces = *yes,
-                other => return Err(wrong(other_type(name, "true or false", other))),
-            },
-            "allow" => config.allow = self.allow(value)?,
+            "cross-namespaces" => config.cross_namespaces = boolean(name, value).map_err(wrong)?,
+            "same-pod" => config.rules.same_pod = boolean(name, value).map_err(wrong)?,
+            "allow" => config.rules.allow = self.allow(value)?,
             _ => return Err(self.error(key.span(), Mistake::UnknownKey(name.into()))),
         }
         Ok(())
     }
 
-    fn allow(&self, value: &Value<'_>) -> Result<Vec<Vec<u32>>, ConfigError> {
+    fn allow(&self, value: &Value<'_>) -> Result<Vec<Rule>, ConfigError> {
         let DeValue::Array(groups) = value.get_ref() else {
             return Err(self.error(value.span(), other_type("allow", "[[allow]] tables", value.get_ref())));
         };
-        groups.iter().map(|group| self.group(group)).collect()
+        groups.iter().map(|rule| self.rule(rule)).collect()
     }
 
-    fn group(&self, group: &Value<'_>) -> Result<Vec<u32>, ConfigError> {
-        let DeValue::Table(table) = group.get_ref() else {
-            return Err(self.error(group.span(), Mistake::NoTable));
+    fn rule(&self, value: &Value<'_>) -> Result<Rule, ConfigError> {
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.error(value.span(), Mistake::NoTable));
         };
-        if let Some((key, _)) = table.iter().find(|(key, _)| key.get_ref() != "uids") {
-            return Err(self.error(key.span(), Mistake::UnknownKeyOfAllow(key.get_ref().to_string())));
+        let mut rule = Rule::default();
+        for (key, list) in table.iter() {
+            match key.get_ref().as_ref() {
+                UIDS => rule.uids = self.list(UIDS, list, |value| self.number(UIDS, value))?,
+                GROUPS => rule.gids = self.list(GROUPS, list, |value| self.number(GROUPS, value))?,
+                SERVICES => rule.services = self.list(SERVICES, list, |value| self.service(value))?,
+                other => return Err(self.error(key.span(), Mistake::UnknownKeyOfAllow(other.into()))),
+            }
         }
-        let Some(uids) = table.get("uids") else {
-            return Err(self.error(group.span(), Mistake::NoUids));
-        };
-        let DeValue::Array(list) = uids.get_ref() else {
-            return Err(self.error(uids.span(), other_type("allow.uids", "a list of user ids", uids.get_ref())));
-        };
-        if list.len() < 2 {
-            return Err(self.error(uids.span(), Mistake::TooFewUids));
-        }
-        list.iter().map(|uid| self.uid(uid)).collect()
+        let is_alone = rule.gids.is_empty() && rule.services.is_empty() && rule.uids.len() < 2;
+        if is_alone { Err(self.error(value.span(), Mistake::TooFew)) } else { Ok(rule) }
     }
 
-    fn uid(&self, value: &Value<'_>) -> Result<u32, ConfigError> {
+    fn list<T>(
+        &self,
+        key: &str,
+        value: &Value<'_>,
+        each: impl Fn(&Value<'_>) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        match value.get_ref() {
+            DeValue::Array(list) => list.iter().map(each).collect(),
+            other => Err(self.error(value.span(), other_type(&format!("allow.{key}"), "a list", other))),
+        }
+    }
+
+    fn number(&self, key: &'static str, value: &Value<'_>) -> Result<u32, ConfigError> {
         let found = match value.get_ref() {
-            DeValue::Integer(n) => u32::from_str_radix(n.as_str(), n.radix()).ok().filter(|&uid| uid != NO_USER),
-            DeValue::String(name) => Some(self.named(name, value)?),
+            DeValue::Integer(n) => u32::from_str_radix(n.as_str(), n.radix()).ok().filter(|&number| number != NONE),
+            DeValue::String(name) => Some(self.named(key, name, value)?),
             _ => None,
         };
-        found.ok_or_else(|| self.error(value.span(), Mistake::NoUid))
+        found.ok_or_else(|| self.error(value.span(), Mistake::NoNumber { key }))
     }
 
-    fn named(&self, name: &str, value: &Value<'_>) -> Result<u32, ConfigError> {
-        match (self.user)(name) {
-            Ok(Some(uid)) => Ok(uid),
-            Ok(None) => Err(self.error(value.span(), Mistake::NoUser(name.into()))),
-            Err(source) => Err(self.error(value.span(), Mistake::LookUp { name: name.into(), source })),
+    fn named(&self, key: &'static str, name: &str, value: &Value<'_>) -> Result<u32, ConfigError> {
+        let name = name.to_owned();
+        let mistake = match (self.find)(key, &name) {
+            Ok(Some(number)) => return Ok(number),
+            Ok(None) => Mistake::Nobody { key, name },
+            Err(source) => Mistake::LookUp { key, name, source },
+        };
+        Err(self.error(value.span(), mistake))
+    }
+
+    fn service(&self, value: &Value<'_>) -> Result<String, ConfigError> {
+        match value.get_ref() {
+            DeValue::String(name) if name.ends_with(".service") && !name.contains('/') => Ok(name.to_string()),
+            _ => Err(self.error(value.span(), Mistake::NoService)),
         }
     }
 }
 
-/// The uid that means "none" to setuid(2) and chown(2).
-const NO_USER: u32 = u32::MAX;
+/// The number that means "none" to setuid(2) and chown(2).
+const NONE: u32 = u32::MAX;
 
-const KEYS: &str = "known keys: spin, upgrade-after, ring-size, io-uring, report, cross-namespaces, [[allow]]";
+const KEYS: &str = "known keys: spin, upgrade-after, ring-size, io-uring, report, cross-namespaces, same-pod, [[allow]]";
 
 /// A setting that may be a string or a plain number.
 fn setting<T: std::str::FromStr<Err = SettingError>>(key: &str, value: &Value<'_>) -> Result<T, Mistake> {
@@ -203,6 +231,13 @@ fn setting<T: std::str::FromStr<Err = SettingError>>(key: &str, value: &Value<'_
         other => return Err(other_type(key, "a string or a number", other)),
     };
     parsed.map_err(|source| Mistake::Setting { key: key.into(), source })
+}
+
+fn boolean(key: &str, value: &Value<'_>) -> Result<bool, Mistake> {
+    match value.get_ref() {
+        DeValue::Boolean(yes) => Ok(*yes),
+        other => Err(other_type(key, "true or false", other)),
+    }
 }
 
 fn other_type(key: &str, expected: &'static str, found: &DeValue<'_>) -> Mistake {
@@ -227,9 +262,10 @@ mod tests {
     use sidestep_error::chain;
 
     fn parse(text: &str) -> Result<Config, ConfigError> {
-        Config::parse(text, "f", &|name| match name {
-            "envoy" => Ok(Some(1337)),
-            "remote" => Err("the directory does not answer".into()),
+        Config::parse(text, "f", &|key, name| match (key, name) {
+            (UIDS, "envoy") => Ok(Some(1337)),
+            (GROUPS, "www-data") => Ok(Some(33)),
+            (_, "remote") => Err("the directory does not answer".into()),
             _ => Ok(None),
         })
     }
@@ -237,7 +273,8 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = "spin = 20\nupgrade-after = '0ops'\nring-size = '1M'\nio-uring = 'refuse'\nreport = '/tmp/r'\ncross-namespaces = true\n\
-                    [[allow]]\nuids = [1000, 'envoy']\n[[allow]]\nuids = [1, 0x2]\n";
+                    same-pod = true\n\
+                    [[allow]]\nuids = [1000, 'envoy']\n[[allow]]\nuids = [0x2]\ngroups = [7, 'www-data']\nservices = ['nginx.service']\n";
         let config = parse(text).expect("valid");
         assert_eq!(config.spin, Some(Spin::Microseconds(20)));
         assert_eq!(config.upgrade_after, Some(UpgradeAfter::Ops(0)));
@@ -245,7 +282,9 @@ mod tests {
         assert_eq!(config.io_uring, Some(IoUring::Refuse));
         assert_eq!(config.report, Some("/tmp/r".into()));
         assert!(config.cross_namespaces);
-        assert_eq!(config.allow, [vec![1000, 1337], vec![1, 2]]);
+        let users = Rule { uids: vec![1000, 1337], ..Rule::default() };
+        let mixed = Rule { uids: vec![2], gids: vec![7, 33], services: vec!["nginx.service".into()] };
+        assert_eq!(config.rules, Rules { allow: vec![users, mixed], same_pod: true });
         assert_eq!(parse("").expect("valid"), Config::default());
     }
 
@@ -260,17 +299,22 @@ mod tests {
             ("io-uring = 'off'\n", "f:1: io-uring: expected follow or refuse, found 'off'"),
             ("report = 'r.json'\n", "f:1: report: expected an absolute path"),
             ("cross-namespaces = 1\n", "f:1: cross-namespaces: expected true or false"),
-            ("[[allow]]\nuids = [1000]\n", "f:2: allow.uids: expected at least two"),
-            ("[[allow]]\nuids = [1000, 'x']\n", "f:2: allow.uids: there is no user 'x' on this machine"),
+            ("[[allow]]\nuids = [1000]\n", "f:1: allow: a single user may"),
+            ("same-pod = 1\n", "f:1: same-pod: expected true or false"),
+            ("[[allow]]\nuids = [1000, 'x']\n", "f:2: allow.uids: there is no 'x' on this machine"),
             (
                 "[[allow]]\nuids = [1000, 'remote']\n",
-                "f:2: allow.uids: cannot look up the user 'remote': the directory",
+                "f:2: allow.uids: cannot look up 'remote': the directory",
             ),
-            ("[[allow]]\nuids = [1000, true]\n", "f:2: allow.uids: expected a user id"),
-            ("[[allow]]\nuids = [1000, 4294967295]\n", "f:2: allow.uids: expected a user id"),
-            ("[[allow]]\nuids = [1000, -1]\n", "f:2: allow.uids: expected a user id"),
+            ("[[allow]]\nuids = [1000, true]\n", "f:2: allow.uids: expected a number"),
+            ("[[allow]]\nuids = [1000, 4294967295]\n", "f:2: allow.uids: expected a number"),
+            ("[[allow]]\nuids = [1000, -1]\n", "f:2: allow.uids: expected a number"),
             ("[[allow]]\ngids = [1000]\n", "f:2: allow.gids: unknown key"),
-            ("[[allow]]\n", "f:1: allow: uids = [...] is missing"),
+            ("[[allow]]\ngroups = ['x']\n", "f:2: allow.groups: there is no 'x'"),
+            ("[[allow]]\nservices = ['nginx']\n", "f:2: allow.services: expected the name of a unit"),
+            ("[[allow]]\nservices = ['a/b.service']\n", "f:2: allow.services: expected the name of a unit"),
+            ("[[allow]]\nservices = 1\n", "f:2: allow.services: expected a list, found a number"),
+            ("[[allow]]\n", "f:1: allow: a single user may"),
             ("allow = 3\n", "f:1: allow: expected [[allow]] tables"),
             ("spin = \n", "f:1: "),
             ("spin = 1\nspin = 2\n", "f:2: "),

@@ -22,6 +22,7 @@
 
 pub mod addr;
 pub mod broker;
+pub mod cgroup;
 pub mod client;
 pub mod closing;
 pub mod config;
@@ -45,5 +46,6 @@ mod room;
 pub mod server;
 pub mod settings;
 pub mod status;
+pub mod trust;
 pub mod users;
 pub mod wire;

@@ -7,6 +7,7 @@ use crate::memory::{Hole, Memory};
 use crate::quota::Permit;
 use crate::raw::mem::LinkMem;
 use rustix::io;
+use crate::trust::Who;
 use sidestep_abi::link::{self, PLACES, SLOTS, WORDS};
 use sidestep_ring::{Half, doorbell, header, side, slot};
 use std::collections::BTreeMap;
@@ -19,8 +20,8 @@ pub struct Connection {
     pub cookies: [u64; 2],
     /// The offers of the two ends, by side.
     pub tickets: [Ticket; 2],
-    /// Users of the two ends, by side.
-    pub uids: [u32; 2],
+    /// The processes of the two ends, by side.
+    pub whos: [Who; 2],
     /// Addresses of side 0.
     pub local: Endpoint,
     pub remote: Endpoint,
@@ -257,7 +258,7 @@ mod tests {
         Connection {
             cookies: [1, 2],
             tickets: [1, 2].map(|member| Ticket { member, offer: 1 }),
-            uids: [0; 2],
+            whos: [0, 0].map(Who::user),
             local: end,
             remote: end,
             released: [false; 2],

@@ -11,7 +11,7 @@ use sidestep_broker::config::{Config, ConfigError};
 use sidestep_broker::listen::{Address, ListenError, listen};
 use sidestep_broker::operator;
 use sidestep_broker::server::{self, Reload, Server, Signals};
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use sidestep_error::chain;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
@@ -86,13 +86,13 @@ enum Error {
 fn serve(args: &Args) -> Result<(), Error> {
     let address = args.address.clone().unwrap_or_else(Address::of_this_user);
     let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-    let users = Users::of_this_process(&config.allow);
-    let listener = listen(&address, users.has_guests())?;
+    let trust = Trust::of_this_process(config.rules);
+    let listener = listen(&address, trust.has_guests())?;
     // Without the operator's socket, connections are still upgraded.
     let operators =
         operator::listen(&address).inspect_err(|error| eprintln!("sidestepd: warning: {}", chain(error))).ok();
     server::raise_fd_limit();
-    let settings = Settings { address: address.to_string(), users, across_namespaces: config.cross_namespaces };
+    let settings = Settings { address: address.to_string(), trust, across_namespaces: config.cross_namespaces };
     let idle_exit = Some(Duration::from_secs(args.idle_exit)).filter(|limit| !limit.is_zero());
     let signals = signals(args.config.clone()).map_err(Error::Signals)?;
     let server = Server::new(listener, operators, settings, signals, idle_exit).map_err(Error::Epoll)?;
@@ -109,8 +109,8 @@ fn signals(config: Option<PathBuf>) -> io::Result<Signals> {
     // A broker in the background has another working directory.
     let config = config.map(std::path::absolute).transpose()?;
     let load = move || match &config {
-        Some(file) => Config::load(file).map(|config| Users::of_this_process(&config.allow)),
-        None => Ok(Users::of_this_process(&[])),
+        Some(file) => Config::load(file).map(|config| Trust::of_this_process(config.rules)),
+        None => Ok(Trust::of_this_process(Default::default())),
     };
     Ok(Signals { stop, reload: Some(Reload::new(hang_up, load)?) })
 }

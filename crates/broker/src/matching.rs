@@ -18,7 +18,7 @@
 
 use crate::addr::Endpoint;
 use crate::proof::{AddressSpace, SocketFacts};
-use crate::users::Users;
+use crate::trust::{Trust, Who};
 use sidestep_abi::Reason;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -33,14 +33,14 @@ pub struct Ticket {
 }
 
 /// An offer with its proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The offer's numbers.
     pub ticket: Ticket,
     /// What the offer's socket proves.
     pub facts: SocketFacts,
-    /// User of the process at the moment of the offer.
-    pub uid: u32,
+    /// The process at the moment of the offer.
+    pub who: Who,
     /// Only paired with an offer that is not passive.
     pub passive: bool,
 }
@@ -68,7 +68,7 @@ struct Tuple {
 
 /// Offers that wait for their other end.
 pub struct Matcher {
-    users: Users,
+    trust: Trust,
     across_namespaces: bool,
     waiting: HashMap<Ticket, Offer>,
     by_tuple: HashMap<Tuple, Vec<Ticket>>,
@@ -106,9 +106,9 @@ impl SocketFacts {
 
 impl Matcher {
     /// `across_namespaces`: an address means the same in every network namespace of this host.
-    pub fn new(users: Users, across_namespaces: bool) -> Matcher {
+    pub fn new(trust: Trust, across_namespaces: bool) -> Matcher {
         Matcher {
-            users,
+            trust,
             across_namespaces,
             waiting: HashMap::new(),
             by_tuple: HashMap::new(),
@@ -148,9 +148,9 @@ impl Matcher {
         self.waiting.get(&ticket)
     }
 
-    /// Replaces the users that may share memory.
-    pub fn set_users(&mut self, users: Users) {
-        self.users = users;
+    /// Replaces the rules of who may share memory.
+    pub fn set_trust(&mut self, trust: Trust) {
+        self.trust = trust;
     }
 
     /// Looks for the other end, taking every waiting socket as alive. If there is none the offer waits.
@@ -189,7 +189,7 @@ impl Matcher {
     pub fn press(&mut self, ticket: Ticket) -> Option<Offer> {
         let offer = self.waiting.get_mut(&ticket)?;
         offer.passive = false;
-        let offer = *offer;
+        let offer = offer.clone();
         if self.candidates(&offer).is_empty() { None } else { self.withdraw(ticket) }
     }
 
@@ -244,7 +244,7 @@ impl Matcher {
         let Some(found) = self.withdraw(other) else {
             return Verdict::Waits;
         };
-        if self.users.may_share(new.uid, found.uid) {
+        if self.trust.may_share(&new.who, &found.who) {
             Verdict::Pair(found)
         } else {
             Verdict::Refused(Reason::UserPair, vec![other])

@@ -73,6 +73,11 @@ impl Namespaces {
         Namespaces { own: own.unwrap_or(0), user, here, others: Mutex::default(), owned: Mutex::default() }
     }
 
+    /// Whether this process is in the namespace of this cookie.
+    pub fn is_own(&self, cookie: u64) -> bool {
+        cookie == self.own
+    }
+
     /// The namespace of a member's socket, as far as it tells domains apart.
     pub fn space_of(&self, socket: BorrowedFd<'_>) -> NetNamespace {
         let Ok(cookie) = sock::netns_cookie(socket) else {

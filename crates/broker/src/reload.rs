@@ -1,13 +1,13 @@
 //! Reading the configuration again while the broker serves. A thread does this, since reading the file may block.
 
 use crate::config::ConfigError;
-use crate::users::Users;
+use crate::trust::Trust;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
-type Answer = Result<Users, ConfigError>;
+type Answer = Result<Trust, ConfigError>;
 type Load = dyn Fn() -> Answer + Send + Sync;
 
 /// Requests to read the configuration, and how to do it.

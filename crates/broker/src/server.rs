@@ -191,14 +191,14 @@ impl Server {
 
     fn reloaded(&mut self) {
         match self.signals.reload.as_mut().and_then(Reload::answer) {
-            Some(Ok(users)) => {
-                if let Err(e) = self.members.open_to_guests(users.has_guests()) {
+            Some(Ok(trust)) => {
+                if let Err(e) = self.members.open_to_guests(trust.has_guests()) {
                     complain(&format!("cannot change who may connect: {}", io::Error::from(e)));
                 }
-                self.broker.set_users(users);
+                self.broker.set_trust(trust);
             }
             Some(Err(error)) => {
-                complain(&format!("{}; the users that may share memory stay as they were", chain(&error)));
+                complain(&format!("{}; who may share memory stays as it was", chain(&error)));
             }
             None => {}
         }

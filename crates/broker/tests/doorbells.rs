@@ -11,7 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, Mode, OFlags, fcntl_setfl};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn ring(ringer: &OwnedFd) {
 
 /// A broker of root that lets these three share memory.
 fn broker() -> TestBroker {
-    TestBroker::with(None, |settings| settings.users = Users::new(0, None, &[vec![MALLORY, CAROL, DAVE]]))
+    TestBroker::with(None, |settings| settings.trust = Trust::of_users(0, None, &[vec![MALLORY, CAROL, DAVE]]))
 }
 
 /// A member with one doorbell at place 3.

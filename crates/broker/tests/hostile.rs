@@ -9,7 +9,7 @@ use sidestep_abi::msg::{Kind, LEN, Msg};
 use sidestep_abi::{Reason, VERSION};
 use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::outbox;
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use sidestep_broker::wire;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::Ordering::SeqCst;
@@ -264,7 +264,7 @@ fn offer_as(member: &FakeMember, user: u32, number: u64, socket: &TcpStream) -> 
 
 #[test]
 fn an_offer_counts_for_the_user_who_makes_it() {
-    let broker = TestBroker::with(None, |settings| settings.users = Users::new(0, None, &[vec![1000, 1337]]));
+    let broker = TestBroker::with(None, |settings| settings.trust = Trust::of_users(0, None, &[vec![1000, 1337]]));
     let (a, b) = (broker.join(), broker.join());
     if !rustix::process::geteuid().is_root() {
         // The kernel prevents a false uid. Without root there is no second user for the rest of the test.

@@ -6,7 +6,7 @@ use sidestep_abi::Reason;
 use sidestep_broker::addr::Endpoint;
 use sidestep_broker::matching::{Matcher, Offer, Ticket, Verdict};
 use sidestep_broker::proof::{AddressSpace, SocketFacts};
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::{Trust, Who};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -92,7 +92,7 @@ fn offers_of(world: &[Connection], order: &[usize]) -> (Vec<Offer>, HashMap<u64,
             facts.cookie = offers.len() as u64 + 1;
             truth.insert(facts.cookie, n);
             let ticket = Ticket { member: facts.cookie % 3, offer: facts.cookie };
-            offers.push(Offer { ticket, facts, uid: 1000, passive: false });
+            offers.push(Offer { ticket, facts, who: Who::user(1000), passive: false });
         }
     }
     for (i, &j) in order.iter().enumerate().take(offers.len()) {
@@ -103,7 +103,7 @@ fn offers_of(world: &[Connection], order: &[usize]) -> (Vec<Offer>, HashMap<u64,
 }
 
 fn matcher(across: bool) -> Matcher {
-    Matcher::new(Users::new(1000, None, &[]), across)
+    Matcher::new(Trust::of_users(1000, None, &[]), across)
 }
 
 proptest! {
@@ -118,9 +118,9 @@ proptest! {
         let (offers, truth) = offers_of(&world, &order);
         let mut matcher = matcher(false);
         let mut paired = HashSet::new();
-        let mut to_offer: VecDeque<_> = offers.iter().copied().collect();
+        let mut to_offer: VecDeque<_> = offers.iter().cloned().collect();
         while let Some(offer) = to_offer.pop_front() {
-            match matcher.offer(offer) {
+            match matcher.offer(offer.clone()) {
                 Verdict::Waits => {}
                 Verdict::Anew(others) => to_offer.extend(others),
                 Verdict::Pair(other) => {
@@ -147,7 +147,7 @@ proptest! {
         for (n, (space, local, remote, original, cookie)) in identities.iter().copied().enumerate() {
             let ticket = Ticket { member: n as u64 % 4, offer: n as u64 };
             let facts = SocketFacts { cookie, space, local, remote, original };
-            match matcher.offer(Offer { ticket, facts, uid: 1000, passive: false }) {
+            match matcher.offer(Offer { ticket, facts, who: Who::user(1000), passive: false }) {
                 Verdict::Waits => prop_assert!(waiting.insert(ticket)),
                 Verdict::Anew(others) => {
                     prop_assert!(others.iter().all(|o| waiting.remove(&o.ticket)) && waiting.insert(ticket));
@@ -178,7 +178,7 @@ fn offer(n: u64, netns: u64, local: &str, remote: &str) -> Offer {
     let parse = |text: &str| Endpoint::from(text.parse::<SocketAddr>().expect("an address"));
     let space = AddressSpace { netns, device: 0 };
     let facts = SocketFacts { cookie: n, space, local: parse(local), remote: parse(remote), original: None };
-    Offer { ticket: Ticket { member: n, offer: n }, facts, uid: 1000, passive: false }
+    Offer { ticket: Ticket { member: n, offer: n }, facts, who: Who::user(1000), passive: false }
 }
 
 const A: &str = "10.0.0.1:1000";
@@ -189,7 +189,7 @@ fn namespaces_are_crossed_only_if_told_so() {
     for across in [false, true] {
         let mut matcher = matcher(across);
         let first = offer(1, 1, A, B);
-        assert_eq!(matcher.offer(first), Verdict::Waits);
+        assert_eq!(matcher.offer(first.clone()), Verdict::Waits);
         let expected = if across { Verdict::Pair(first) } else { Verdict::Waits };
         assert_eq!(matcher.offer(offer(2, 2, B, A)), expected);
     }
@@ -231,7 +231,7 @@ fn the_same_namespace_goes_first() {
     let mut matcher = matcher(true);
     let near = offer(1, 1, A, B);
     assert_eq!(matcher.offer(offer(2, 2, A, B)), Verdict::Waits);
-    assert_eq!(matcher.offer(near), Verdict::Waits);
+    assert_eq!(matcher.offer(near.clone()), Verdict::Waits);
     assert_eq!(matcher.offer(offer(3, 1, B, A)), Verdict::Pair(near));
 }
 
@@ -244,34 +244,34 @@ fn a_redirected_port_is_not_mistaken_for_a_direct_one() {
     let mut lands = offer(1, 1, x15001, r);
     lands.facts.original = Some(parse(x80));
     let mut matcher = matcher(false);
-    assert_eq!(matcher.offer(lands), Verdict::Waits);
+    assert_eq!(matcher.offer(lands.clone()), Verdict::Waits);
     assert_eq!(matcher.offer(offer(2, 1, r, x15001)), Verdict::Waits, "mirrors, but is not the peer");
     let calls = offer(3, 1, r, x80);
-    assert_eq!(matcher.offer(calls), Verdict::Anew(vec![lands]));
-    assert_eq!(matcher.offer(lands), Verdict::Pair(calls));
+    assert_eq!(matcher.offer(calls.clone()), Verdict::Anew(vec![lands.clone()]));
+    assert_eq!(matcher.offer(lands.clone()), Verdict::Pair(calls));
 }
 
 #[test]
 fn one_socket_offered_by_two_processes_is_shared() {
     let mut matcher = matcher(false);
     let first = offer(1, 1, A, B);
-    assert_eq!(matcher.offer(first), Verdict::Waits);
-    let second = Offer { ticket: Ticket { member: 2, offer: 9 }, ..first };
+    assert_eq!(matcher.offer(first.clone()), Verdict::Waits);
+    let second = Offer { ticket: Ticket { member: 2, offer: 9 }, ..first.clone() };
     assert_eq!(matcher.offer(second), Verdict::Refused(Reason::Shared, vec![first.ticket]));
-    assert_eq!(matcher.offer(first), Verdict::Waits);
-    let again = Offer { ticket: Ticket { member: 1, offer: 9 }, ..first };
+    assert_eq!(matcher.offer(first.clone()), Verdict::Waits);
+    let again = Offer { ticket: Ticket { member: 1, offer: 9 }, ..first.clone() };
     assert_eq!(matcher.offer(again), Verdict::Refused(Reason::Dup, vec![]), "twice by the same process");
     assert!(matcher.contains(first.ticket));
 }
 
 #[test]
 fn both_ends_must_be_of_permitted_users() {
-    let mut matcher = Matcher::new(Users::new(0, None, &[vec![1000, 1337]]), false);
+    let mut matcher = Matcher::new(Trust::of_users(0, None, &[vec![1000, 1337]]), false);
     for (uid, paired) in [(1000, true), (1337, true), (1001, false), (0, false)] {
-        let (a, b) = (offer(1, 1, A, B), Offer { uid, ..offer(2, 1, B, A) });
-        assert_eq!(matcher.offer(a), Verdict::Waits);
+        let (a, b) = (offer(1, 1, A, B), Offer { who: Who::user(uid), ..offer(2, 1, B, A) });
+        assert_eq!(matcher.offer(a.clone()), Verdict::Waits);
         let expected = if paired { Verdict::Pair(a) } else { Verdict::Refused(Reason::UserPair, vec![a.ticket]) };
-        assert_eq!(matcher.offer(b), expected, "user {uid}");
+        assert_eq!(matcher.offer(b.clone()), expected, "user {uid}");
         assert!(matcher.is_empty());
     }
 }

@@ -10,7 +10,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::broker::{Broker, Poller, Settings};
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use sidestep_broker::wire::{self, Incoming};
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ struct Driven {
 impl Driven {
     fn new() -> Driven {
         let settings =
-            Settings { address: "none".into(), users: Users::of_this_process(&[]), across_namespaces: false };
+            Settings { address: "none".into(), trust: Trust::of_this_process(Default::default()), across_namespaces: false };
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
         Driven { broker: Broker::new(settings, Poller(epoll.try_clone().expect("dup"))), epoll }
     }

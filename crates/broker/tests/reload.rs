@@ -40,7 +40,7 @@ impl Scene {
     fn wait_for_complaints(&self, n: usize) {
         wait_for("the broker says what is wrong", || {
             let said = std::fs::read_to_string(self.dir.path().join("log")).expect("read");
-            (said.matches("stay as they were").count() == n).then_some(())
+            (said.matches("stays as it was").count() == n).then_some(())
         });
     }
 

@@ -8,7 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn free(host: &str) -> SocketAddr {
 
 /// A broker of root that lets these two share memory.
 fn broker() -> TestBroker {
-    TestBroker::with(None, |settings| settings.users = Users::new(0, None, &[vec![MALLORY, CAROL]]))
+    TestBroker::with(None, |settings| settings.trust = Trust::of_users(0, None, &[vec![MALLORY, CAROL]]))
 }
 
 fn member(broker: &TestBroker, user: u32) -> FakeMember {

@@ -10,7 +10,7 @@ use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::{Reason, VERSION};
 use sidestep_broker::broker::Settings;
 use sidestep_broker::listen::Address;
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use sidestep_broker::wire;
 use sidestep_testkit::Namespace;
 use std::net::{TcpListener, TcpStream};
@@ -83,7 +83,7 @@ fn another_user_does_not_join_a_user_s_broker() {
         }
         return;
     }
-    let only_1000 = |settings: &mut Settings| settings.users = Users::new(1000, None, &[]);
+    let only_1000 = |settings: &mut Settings| settings.trust = Trust::of_users(1000, None, &[]);
     let broker = TestBroker::with(None, only_1000);
     as_nobody("another_user_does_not_join_a_user_s_broker", &broker, 0);
     assert_eq!((refused(&broker, Reason::UserPair), refused(&broker, Reason::BrokenPeer)), (1, 1));

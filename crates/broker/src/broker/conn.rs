@@ -1,5 +1,6 @@
 //! One connection to a socket of the broker: of a member, of an operator, or of a process that has not sent a record yet.
 
+use crate::cgroup::Place;
 use crate::domain::Scope;
 use crate::outbox::Outbox;
 use crate::quota::Permit;
@@ -14,6 +15,7 @@ use sidestep_abi::env::RING_SIZES;
 use sidestep_ring::page;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The epoll instance. Everything in it is registered under a number.
 pub struct Poller(pub OwnedFd);
@@ -55,6 +57,8 @@ pub struct Conn {
     pub scope: Scope,
     /// Credentials of the process that connected.
     pub peer: Sender,
+    /// Where that process ran when it joined, if that matters.
+    pub place: Arc<Place>,
     pub outbox: Outbox,
     pub role: Role,
     /// The receiver reads nothing from this connection for now, because the outbox is full or the connection is being closed.
@@ -111,6 +115,7 @@ impl Conn {
             socket,
             scope,
             peer,
+            place: Arc::default(),
             outbox,
             role,
             unheard: false,

@@ -136,8 +136,8 @@ impl Broker {
     }
 
     /// The operator has changed who may share memory: connections between two users are held from now on, or are free again.
-    pub(super) fn obey_users(&mut self) {
-        let between_users = |c: &Connection| c.uids[0] != c.uids[1];
+    pub(super) fn obey_trust(&mut self) {
+        let between_users = |c: &Connection| c.whos[0].uid != c.whos[1].uid;
         let slots_of = |link: &Link| -> Vec<_> {
             link.connections().filter(|(_, c)| between_users(c)).map(|(slot, _)| (link.id, slot)).collect()
         };
@@ -146,9 +146,10 @@ impl Broker {
         self.any_hold = self.holds_anything();
     }
 
-    /// Whether the users of the connection may not share memory, or not any more.
+    /// Whether the ends of the connection may not share memory, or not any more.
     pub(super) fn is_forbidden(&self, connection: &Connection) -> bool {
-        !self.settings.users.may_share(connection.uids[0], connection.uids[1])
+        let [a, b] = &connection.whos;
+        !self.settings.trust.may_share(a, b)
     }
 
     fn holds_anything(&self) -> bool {

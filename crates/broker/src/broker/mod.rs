@@ -15,6 +15,7 @@ mod report;
 mod settled;
 mod stack;
 mod stay;
+mod whereabouts;
 
 use crate::domain::Scope;
 use crate::link::Link;
@@ -28,7 +29,7 @@ use crate::receiver::mailbox::Mailbox;
 use crate::receiver::message::Command;
 use crate::room::Room;
 use crate::status::{Reasons, Totals};
-use crate::users::Users;
+use crate::trust::Trust;
 use conn::{Conn, Member, Role, Talk};
 use cut_off::CutOff;
 use links::Opening;
@@ -48,7 +49,7 @@ pub struct Settings {
     /// The address where members connect.
     pub address: String,
     /// Who may share memory.
-    pub users: Users,
+    pub trust: Trust,
     /// Whether ends in different network namespaces are paired.
     pub across_namespaces: bool,
 }
@@ -113,7 +114,7 @@ impl Broker {
     /// A broker without members. It registers connections with the poller.
     pub fn new(settings: Settings, poller: Poller) -> Broker {
         Broker {
-            matcher: Matcher::new(settings.users.clone(), settings.across_namespaces),
+            matcher: Matcher::new(settings.trust.clone(), settings.across_namespaces),
             settings,
             poller,
             budgets: Budgets::of_this_process(),
@@ -157,11 +158,11 @@ impl Broker {
         self.any_hold
     }
 
-    /// Replaces the users that may share memory. Connections between users that may not any more go back to the kernel.
-    pub fn set_users(&mut self, users: Users) {
-        self.matcher.set_users(users.clone());
-        self.settings.users = users;
-        self.obey_users();
+    /// Replaces the rules of who may share memory. Connections whose ends may not any more go back to the kernel.
+    pub fn set_trust(&mut self, trust: Trust) {
+        self.matcher.set_trust(trust.clone());
+        self.settings.trust = trust;
+        self.obey_trust();
     }
 
     /// A descriptor in the poller that is no connection is readable.
@@ -275,9 +276,10 @@ impl Broker {
         let Some(uid) = self.conns.get(&id).map(|conn| conn.peer.uid) else {
             return;
         };
-        if !self.settings.users.may_join(uid) {
+        if !self.settings.trust.may_join(uid) {
             return self.reject(id, Reason::UserPair);
         }
+        self.find_place(id);
         let mapping = self.accounts_of(id).and_then(|accounts| accounts.mappings.claim(1)).ok_or(Reason::Memory);
         let made = mapping.and_then(|mapping| {
             crate::raw::mem::PageMem::create().map(|made| (mapping, made)).map_err(links::reason_for)

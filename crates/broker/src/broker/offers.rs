@@ -62,9 +62,12 @@ impl Broker {
         match what {
             Offered::Violation => self.violation(id),
             Offered::Refuse(reason) => self.refuse(ticket, reason),
-            Offered::NoRoom(facts) => self.no_room(Offer { ticket, facts, uid: sender.uid, passive }, Reason::FdLimit),
+            Offered::NoRoom(facts) => {
+                let who = self.who(id, sender, &facts);
+                self.no_room(Offer { ticket, facts, who, passive }, Reason::FdLimit);
+            }
             Offered::Socket(facts, namespace, socket) => {
-                let offer = Offer { ticket, facts, uid: sender.uid, passive };
+                let offer = Offer { ticket, facts, who: self.who(id, sender, &facts), passive };
                 match self.examine(ticket, &facts, msg.arg) {
                     Ok(permit) => {
                         let pending = Pending { namespace, _permit: permit };
@@ -113,7 +116,7 @@ impl Broker {
         }
         let candidates = self.matcher.candidates(&new.offer);
         if candidates.is_empty() || !self.matcher.is_asked_for(&new.offer, &candidates) {
-            let verdict = self.matcher.decide(new.offer, &[]);
+            let verdict = self.matcher.decide(new.offer.clone(), &[]);
             return self.execute(new, verdict);
         }
         let ticket = new.offer.ticket;
@@ -160,7 +163,7 @@ impl Broker {
         }
         let verdict = match self.matcher.same_socket(&new.offer) {
             Some(refused) => refused,
-            None => self.matcher.decide(new.offer, &alive),
+            None => self.matcher.decide(new.offer.clone(), &alive),
         };
         self.execute(new, verdict);
     }
@@ -310,13 +313,13 @@ mod tests {
     use crate::broker::{Poller, Settings};
     use crate::netns::Namespaces;
     use crate::proof::AddressSpace;
-    use crate::users::Users;
+    use crate::trust::{Trust, Who};
     use rustix::event::epoll::{self, CreateFlags};
     use std::net::SocketAddr;
 
     fn broker() -> Broker {
-        let users = Users::new(1000, None, &[]);
-        let settings = Settings { address: "none".into(), users, across_namespaces: false };
+        let trust = Trust::of_users(1000, None, &[]);
+        let settings = Settings { address: "none".into(), trust, across_namespaces: false };
         Broker::new(settings, Poller(epoll::create(CreateFlags::CLOEXEC).expect("epoll")))
     }
 
@@ -334,7 +337,7 @@ mod tests {
             let facts =
                 SocketFacts { cookie: offer, space: AddressSpace { netns, device: 0 }, local, remote, original: None };
             let ticket = Ticket { member: 1, offer };
-            assert_eq!(broker.matcher.decide(Offer { ticket, facts, uid: 1000, passive: false }, &[]), Verdict::Waits);
+            assert_eq!(broker.matcher.decide(Offer { ticket, facts, who: Who::user(1000), passive: false }, &[]), Verdict::Waits);
             let permit = accounts.offers.claim(1).expect("a domain may have so many");
             broker.waits(ticket, Pending { namespace: namespace.clone(), _permit: permit });
         }

@@ -5,18 +5,19 @@ use crate::addr::Endpoint;
 use crate::link::Connection;
 use crate::matching::{Offer, Ticket};
 use crate::proof::SocketFacts;
+use crate::trust::Who;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 
 /// One end of a connection that gets a slot.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct End {
     /// The offer of this end.
     pub ticket: Ticket,
     /// Cookie of its socket; of the stack, which has none, a number that no socket has.
     pub cookie: u64,
-    /// User of the process.
-    pub uid: u32,
+    /// The process.
+    pub who: Who,
     /// Its own address.
     pub local: Endpoint,
     /// The address of the other end.
@@ -27,7 +28,7 @@ impl End {
     /// The end that was offered.
     pub fn of(offer: &Offer) -> End {
         let SocketFacts { cookie, local, remote, .. } = offer.facts;
-        End { ticket: offer.ticket, cookie, uid: offer.uid, local, remote }
+        End { ticket: offer.ticket, cookie, who: offer.who.clone(), local, remote }
     }
 }
 
@@ -36,7 +37,11 @@ impl Broker {
     pub(super) fn pair(&mut self, first: Offer, second: Offer) {
         self.waiting.remove(&first.ticket);
         let stuck = self.conns.get(&first.ticket.member).is_none_or(|conn| conn.outbox.is_full());
-        let slot = if stuck { Err(Reason::PeerAbsent) } else { self.connect([&first, &second].map(End::of)) };
+        let slot = match () {
+            () if stuck => Err(Reason::PeerAbsent),
+            () if self.have_moved([&first, &second]) => Err(Reason::UserPair),
+            () => self.connect([&first, &second].map(End::of)),
+        };
         if let Err(reason) = slot {
             self.refuse(first.ticket, reason);
             self.refuse(second.ticket, reason);
@@ -45,7 +50,7 @@ impl Broker {
 
     /// Gives both ends a slot. If the link is made for them, the first is its side 0.
     pub(super) fn connect(&mut self, both: [End; 2]) -> Result<(), Reason> {
-        let members = both.map(|end| end.ticket.member);
+        let members = both.each_ref().map(|end| end.ticket.member);
         let id = self.link_with_room(members)?;
         if !self.may_share_more(id) {
             return Err(Reason::Memory);
@@ -54,9 +59,9 @@ impl Broker {
         let [first, second] = both;
         let ends = if link.members == members { [first, second] } else { [second, first] };
         let connection = Connection {
-            cookies: ends.map(|end| end.cookie),
-            tickets: ends.map(|end| end.ticket),
-            uids: ends.map(|end| end.uid),
+            cookies: ends.each_ref().map(|end| end.cookie),
+            tickets: ends.each_ref().map(|end| end.ticket),
+            whos: ends.each_ref().map(|end| end.who.clone()),
             local: ends[0].local,
             remote: ends[0].remote,
             released: [false; 2],

@@ -89,7 +89,7 @@ impl Broker {
         };
         self.waiting.remove(&offer.ticket);
         // The stack has no socket of its own; no cookie of a socket is that large.
-        let far = End { ticket: stack, cookie: u64::MAX - msg.arg, uid: offer.uid, ..End::of(&offer) };
+        let far = End { ticket: stack, cookie: u64::MAX - msg.arg, ..End::of(&offer) };
         if let Err(reason) = self.connect([End::of(&offer), far]) {
             self.refuse(offer.ticket, reason);
             self.refuse(stack, reason);

@@ -14,7 +14,7 @@ impl Broker {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;
         };
-        if !self.settings.users.may_command(conn.peer.uid) {
+        if !self.settings.trust.may_command(conn.peer.uid) {
             // The broker of another user stays for its own members.
             return self.queue(id, Msg { arg: libc::EPERM as u64, ..Msg::new(Kind::Unknown) }, None);
         }

@@ -14,6 +14,8 @@ pub struct Sender {
     pub pid: u32,
     /// The effective user.
     pub uid: u32,
+    /// The effective group.
+    pub gid: u32,
 }
 
 /// Result of one recvmsg.
@@ -71,7 +73,7 @@ fn read_control(header: &libc::msghdr, got: &mut Received) {
         } else if level == libc::SOL_SOCKET && kind == libc::SCM_CREDENTIALS && size >= size_of::<libc::ucred>() {
             // SAFETY: the data holds a whole `ucred`.
             let cred = unsafe { data.cast::<libc::ucred>().read_unaligned() };
-            got.sender = Some(Sender { pid: cred.pid as u32, uid: cred.uid });
+            got.sender = Some(Sender { pid: cred.pid as u32, uid: cred.uid, gid: cred.gid });
         }
         // SAFETY: `next` is a header inside this control buffer.
         next = unsafe { libc::CMSG_NXTHDR(header, next) };
@@ -94,7 +96,15 @@ fn option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) ->
 /// Credentials of the other end of a connected Unix socket, at the time of the connect.
 pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Sender> {
     let cred: libc::ucred = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
-    Ok(Sender { pid: cred.pid as u32, uid: cred.uid })
+    Ok(Sender { pid: cred.pid as u32, uid: cred.uid, gid: cred.gid })
+}
+
+/// A pidfd of the process at the other end of a connected Unix socket (Linux 6.5).
+pub fn peer_pidfd(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let pidfd: libc::c_int = option(fd, libc::SOL_SOCKET, SO_PEERPIDFD)?;
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
 }
 
 /// The number of the network namespace that a socket belongs to (Linux 5.14).

@@ -18,7 +18,7 @@ use sidestep_broker::listen::{Address, listen};
 use sidestep_broker::operator;
 use sidestep_broker::server::{Ended, Server, Signals};
 use sidestep_broker::status::Status;
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use sidestep_broker::wire::{self, Incoming};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -62,7 +62,7 @@ impl TestBroker {
 
     pub fn at(address: Address, idle_exit: Option<Duration>, change: impl FnOnce(&mut Settings)) -> TestBroker {
         let mut settings =
-            Settings { address: address.to_string(), users: Users::of_this_process(&[]), across_namespaces: false };
+            Settings { address: address.to_string(), trust: Trust::of_this_process(Default::default()), across_namespaces: false };
         change(&mut settings);
         let listener = listen(&address, false).expect("the address is free");
         let operators = operator::listen(&address).expect("a place for the operator's socket");

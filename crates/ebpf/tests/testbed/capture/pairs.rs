@@ -4,7 +4,7 @@ use super::world::{OUTBOUND, World, any, of, program, rules};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use sidestep_broker::matching::{Matcher, Offer, Ticket, Verdict};
 use sidestep_broker::proof::identify;
-use sidestep_broker::users::Users;
+use sidestep_broker::trust::Trust;
 use sidestep_testkit::greeter::{Owner, PROXY, ROOT, as_owner};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ fn a_program_and_its_proxy_with_one_port_and_one_destination_are_told_apart() {
         let accepted: OwnedFd = listener.accept().unwrap().0.into();
         (dialled, accepted, dial_from(PROXY, from, to))
     });
-    let mut matcher = Matcher::new(Users::new(0, None, &[]), false);
+    let mut matcher = Matcher::new(Trust::of_users(0, None, &[]), false);
     let mut offer = |number, socket: &OwnedFd| {
         let ticket = Ticket { member: number, offer: number };
         matcher.offer(Offer { ticket, facts: identify(socket).unwrap(), uid: 0, passive: false })

@@ -1,0 +1,63 @@
+//! Where members run, as far as that decides who may share memory.
+//!
+//! A member joins by a socket, and the kernel says which process had connected it. That process's cgroup counts for offers of that very
+//! process only: one that got the socket from it may be anywhere. Processes are moved rarely, and only by root; a pair that depends on
+//! a place is made only if both ends are still there.
+
+use super::Broker;
+use crate::cgroup::Place;
+use crate::matching::Offer;
+use crate::proof::SocketFacts;
+use crate::raw::sock;
+use crate::trust::Who;
+use crate::wire::Sender;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::time::Timespec;
+use std::sync::Arc;
+
+impl Broker {
+    /// The process has joined: notes where it runs, if that matters.
+    pub(super) fn find_place(&mut self, id: u64) {
+        if !self.settings.trust.asks_for_places() {
+            return;
+        }
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.place = Arc::new(place_of(conn.socket.as_fd(), conn.peer.pid));
+        }
+    }
+
+    /// Who makes an offer.
+    pub(super) fn who(&self, id: u64, sender: Sender, facts: &SocketFacts) -> Who {
+        let conn = self.conns.get(&id).filter(|conn| conn.peer.pid == sender.pid && sender.pid != 0);
+        let mut place = conn.map(|conn| conn.place.clone()).unwrap_or_default();
+        if place.pod.is_some() && self.namespaces.is_own(facts.space.netns) {
+            // A pod in the host's network: its connections are the host's.
+            place = Arc::new(Place { pod: None, ..(*place).clone() });
+        }
+        Who { uid: sender.uid, gid: sender.gid, place }
+    }
+
+    /// Whether one of these ends of different users has left the place by which it may be trusted.
+    pub(super) fn have_moved(&self, both: [&Offer; 2]) -> bool {
+        let has_moved = |offer: &&Offer| {
+            let joined = self.conns.get(&offer.ticket.member).map(|conn| (conn.peer.pid, &conn.place));
+            offer.who.place.is_known() && joined.is_none_or(|(pid, place)| Place::of_process(pid) != **place)
+        };
+        both[0].who.uid != both[1].who.uid && both.iter().any(has_moved)
+    }
+}
+
+/// Where the process at the other end of a socket runs. Nowhere, if the kernel does not say for sure.
+fn place_of(socket: BorrowedFd<'_>, pid: u32) -> Place {
+    let Ok(pidfd) = sock::peer_pidfd(socket) else {
+        return Place::default();
+    };
+    let place = Place::of_process(pid);
+    // While the process lives, its number is nobody else's.
+    let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
+    match poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(0) => place,
+        _ => Place::default(),
+    }
+}
