@@ -43,7 +43,8 @@ pub fn run(data: &[u8]) {
         Some((kind, rest)) if kind % 2 == 0 => rest.iter().map(|b| PIECES[*b as usize % PIECES.len()]).collect(),
         _ => String::from_utf8_lossy(data).into_owned(),
     };
-    if let Err(error) = Config::parse(&text, "some.toml", &|_, name| if name.len() == 4 { Ok(Some(1)) } else { Ok(None) })
+    if let Err(error) =
+        Config::parse(&text, "some.toml", &|_, name| if name.len() == 4 { Ok(Some(1)) } else { Ok(None) })
     {
         assert!(error.to_string().starts_with("some.toml"), "{error:?} does not say where");
     }

@@ -25,7 +25,10 @@ impl Place {
     /// `text`: as in `/proc/PID/cgroup`, a line for each hierarchy. Hierarchies that contradict each other say nothing.
     pub fn parse(text: &str) -> Place {
         let paths: Vec<&str> = text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).collect();
-        Place { pod: agreed(paths.iter().map(|path| pod(path))), service: agreed(paths.iter().map(|path| service(path))) }
+        Place {
+            pod: agreed(paths.iter().map(|path| pod(path))),
+            service: agreed(paths.iter().map(|path| service(path))),
+        }
     }
 
     /// Whether it says something.
@@ -53,7 +56,12 @@ fn pod(path: &str) -> Option<u128> {
     if root != "kubepods" && root != "kubepods.slice" {
         return None;
     }
-    let class = |part: &str| matches!(part.trim_end_matches(".slice"), "burstable" | "besteffort" | "kubepods-burstable" | "kubepods-besteffort");
+    let class = |part: &str| {
+        matches!(
+            part.trim_end_matches(".slice"),
+            "burstable" | "besteffort" | "kubepods-burstable" | "kubepods-besteffort"
+        )
+    };
     let name = parts.next().and_then(|part| if class(part) { parts.next() } else { Some(part) })?;
     let name = name.trim_end_matches(".slice");
     let uid = name.strip_prefix("pod").or_else(|| Some(name.split_once("-pod")?.1))?;
@@ -121,7 +129,10 @@ mod tests {
     #[test]
     fn services_of_the_system_are_named_and_no_others() {
         assert_eq!(service_of("/system.slice/nginx.service").as_deref(), Some("nginx.service"));
-        assert_eq!(service_of("/system.slice/system-postgresql.slice/postgresql@15-main.service").as_deref(), Some("postgresql@15-main.service"));
+        assert_eq!(
+            service_of("/system.slice/system-postgresql.slice/postgresql@15-main.service").as_deref(),
+            Some("postgresql@15-main.service")
+        );
         assert_eq!(service_of("/shop.slice/redis.service/inner").as_deref(), Some("redis.service"));
         for path in [
             "/user.slice/user-1000.slice/user@1000.service/app.slice/nginx.service",

@@ -92,7 +92,8 @@ impl Config {
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let read = std::fs::read_to_string(file);
         let text = read.map_err(|source| ConfigError::Read { file: file.into(), source })?;
-        let find = |key: &str, name: &str| Ok(if key == UIDS { users::by_name(name)? } else { users::group_by_name(name)? });
+        let find =
+            |key: &str, name: &str| Ok(if key == UIDS { users::by_name(name)? } else { users::group_by_name(name)? });
         Config::parse(&text, &file.display().to_string(), &find)
     }
 
@@ -221,7 +222,8 @@ impl Source<'_> {
 /// The number that means "none" to setuid(2) and chown(2).
 const NONE: u32 = u32::MAX;
 
-const KEYS: &str = "known keys: spin, upgrade-after, ring-size, io-uring, report, cross-namespaces, same-pod, [[allow]]";
+const KEYS: &str =
+    "known keys: spin, upgrade-after, ring-size, io-uring, report, cross-namespaces, same-pod, [[allow]]";
 
 /// A setting that may be a string or a plain number.
 fn setting<T: std::str::FromStr<Err = SettingError>>(key: &str, value: &Value<'_>) -> Result<T, Mistake> {
@@ -289,6 +291,13 @@ mod tests {
     }
 
     #[test]
+    fn one_line_allows_a_pair() {
+        let config = parse("allow = [{services = ['nginx.service'], uids = ['envoy']}]\n").expect("valid");
+        let rule = Rule { uids: vec![1337], services: vec!["nginx.service".into()], ..Rule::default() };
+        assert_eq!(config.rules.allow, [rule]);
+    }
+
+    #[test]
     fn every_error_names_file_line_and_key() {
         let cases = [
             ("spin = 'auto'\nspan = 1\n", "f:2: span: unknown key"),
@@ -302,10 +311,7 @@ mod tests {
             ("[[allow]]\nuids = [1000]\n", "f:1: allow: a single user may"),
             ("same-pod = 1\n", "f:1: same-pod: expected true or false"),
             ("[[allow]]\nuids = [1000, 'x']\n", "f:2: allow.uids: there is no 'x' on this machine"),
-            (
-                "[[allow]]\nuids = [1000, 'remote']\n",
-                "f:2: allow.uids: cannot look up 'remote': the directory",
-            ),
+            ("[[allow]]\nuids = [1000, 'remote']\n", "f:2: allow.uids: cannot look up 'remote': the directory"),
             ("[[allow]]\nuids = [1000, true]\n", "f:2: allow.uids: expected a number"),
             ("[[allow]]\nuids = [1000, 4294967295]\n", "f:2: allow.uids: expected a number"),
             ("[[allow]]\nuids = [1000, -1]\n", "f:2: allow.uids: expected a number"),

@@ -22,8 +22,11 @@ struct Driven {
 
 impl Driven {
     fn new() -> Driven {
-        let settings =
-            Settings { address: "none".into(), trust: Trust::of_this_process(Default::default()), across_namespaces: false };
+        let settings = Settings {
+            address: "none".into(),
+            trust: Trust::of_this_process(Default::default()),
+            across_namespaces: false,
+        };
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
         Driven { broker: Broker::new(settings, Poller(epoll.try_clone().expect("dup"))), epoll }
     }

@@ -337,7 +337,10 @@ mod tests {
             let facts =
                 SocketFacts { cookie: offer, space: AddressSpace { netns, device: 0 }, local, remote, original: None };
             let ticket = Ticket { member: 1, offer };
-            assert_eq!(broker.matcher.decide(Offer { ticket, facts, who: Who::user(1000), passive: false }, &[]), Verdict::Waits);
+            assert_eq!(
+                broker.matcher.decide(Offer { ticket, facts, who: Who::user(1000), passive: false }, &[]),
+                Verdict::Waits
+            );
             let permit = accounts.offers.claim(1).expect("a domain may have so many");
             broker.waits(ticket, Pending { namespace: namespace.clone(), _permit: permit });
         }

@@ -61,8 +61,11 @@ impl TestBroker {
     }
 
     pub fn at(address: Address, idle_exit: Option<Duration>, change: impl FnOnce(&mut Settings)) -> TestBroker {
-        let mut settings =
-            Settings { address: address.to_string(), trust: Trust::of_this_process(Default::default()), across_namespaces: false };
+        let mut settings = Settings {
+            address: address.to_string(),
+            trust: Trust::of_this_process(Default::default()),
+            across_namespaces: false,
+        };
         change(&mut settings);
         let listener = listen(&address, false).expect("the address is free");
         let operators = operator::listen(&address).expect("a place for the operator's socket");

@@ -114,8 +114,8 @@ pub fn check(program: &Path, uid: u32, root: &Path) -> Check {
 
 fn or_allow(user: &str) -> String {
     format!(
-        ". Otherwise its connections to programs of root stay on the kernel, unless a broker of root allows root and \
-         {user} to share memory (docs/CONFIG.md, `[[allow]]`)"
+        ". Otherwise its connections to programs of root stay on the kernel, unless the file of a broker of root has the \
+         line `allow = [{{uids = [\"root\", \"{user}\"]}}]` (docs/CONFIG.md)"
     )
 }
 
