@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+pub use crate::hosts::Side;
 use crate::pattern::Pattern;
 use crate::sys::errno::{EAGAIN, EINTR, Errno, Outcome};
 use crate::sys::{Fd, fds, io, poll};
@@ -31,12 +32,6 @@ pub struct End {
     pub rx: Rx,
 }
 
-/// The side of a connection decides which stream goes out and which comes in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    Client,
-    Server,
-}
 
 impl Tx {
     /// The next `n` bytes to send. [`Tx::sent`] then records how many of them were sent.

@@ -4,7 +4,7 @@ use super::peer::{self, Word, broken};
 use super::{due, iov, parked};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
-use crate::{arena, counters, errno};
+use crate::{arena, counters, errno, settings};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
@@ -210,6 +210,12 @@ pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
 
 #[cold]
 fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
+    let every = settings::get().flip;
+    if every > 0 && c.has(flag::STACK) && end.in_stretch() >= every {
+        // The test aid: the stack gives the connection back, and takes it again. A stretch that only ended here would keep it on
+        // the kernel.
+        parked::fetch_back(c);
+    }
     let returned = end.heed(c.tx_half(), || around(c)).map_err(|violation| broken(c, fd, violation))?;
     c.tx_froze.store(end.tx.froze_seen(), Relaxed);
     if returned.is_none() {

@@ -20,9 +20,7 @@ use sidestep_tcp::Tuple;
 const LOOK: u64 = 200;
 /// The most doublings of [`LOOK`]: each look in vain is one. That makes 1.6 s: ten thousand idle connections cost next to nothing.
 const LOOKS: u32 = 13;
-/// Microseconds until a connection that has gone back may be taken again.
-const PAUSE: u64 = 500_000;
-/// The most doublings of [`PAUSE`]: each return is one. That makes a minute.
+/// The most doublings of the pause after a return: each return is one. By default that makes a minute.
 const PAUSES: u32 = 7;
 /// Microseconds between tries to give back a connection to whose peer the kernel has no way.
 const AGAIN: u64 = 20_000;
@@ -234,7 +232,7 @@ impl Worker {
         if time.saturating_sub(conn.taken_at) > STEADY {
             conn.returns = 0;
         }
-        let from = time + (PAUSE << conn.returns.min(PAUSES));
+        let from = time + (self.settings.pause << conn.returns.min(PAUSES));
         (conn.returns, conn.looks) = (conn.returns + 1, 0);
         record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
         conn.stage = Stage::Assigned(program, record, from);

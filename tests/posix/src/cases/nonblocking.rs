@@ -314,12 +314,12 @@ fn connect_refused() {
     let fd = net::socket(V4, SOCK_NONBLOCK);
     assert_eq!(io::read(fd, &mut [0; 4]), Err(ENOTCONN));
     assert_eq!(io::send(fd, b"x", libc::MSG_NOSIGNAL), Err(EPIPE));
-    assert_eq!(net::connect(fd, &Addr::loopback(V4, port)), Err(EINPROGRESS));
+    assert_eq!(net::connect(fd, &Addr::server(V4, port)), Err(EINPROGRESS));
     let all = libc::POLLIN | POLLOUT | libc::POLLRDHUP;
     assert_eq!(poll::events_of(fd, all, 2000), all | libc::POLLERR | libc::POLLHUP);
     assert_eq!(net::take_error(fd), libc::ECONNREFUSED);
     assert_eq!(net::take_error(fd), 0, "reading the error clears it");
     let blocking = net::socket(V4, 0);
-    assert_eq!(net::connect(blocking, &Addr::loopback(V4, port)), Err(ECONNREFUSED));
+    assert_eq!(net::connect(blocking, &Addr::server(V4, port)), Err(ECONNREFUSED));
     assert_eq!(net::getpeername(blocking).err(), Some(ENOTCONN));
 }
