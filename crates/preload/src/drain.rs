@@ -88,8 +88,9 @@ fn break_off(c: &Conn, fd: i32) {
 
 /// Moves both directions to the kernel for good, for a reader that reads natively from now on.
 pub fn both(c: &'static Conn, fd: i32, reason: Reason) {
-    parked::fetch_back(c);
+    // In this order: the stack gives the kernel those unread bytes whose reader has left the ring.
     leave::rx_to_kernel(c, reason);
+    parked::fetch_back(c);
     tx(c, fd, reason);
 }
 

@@ -56,7 +56,7 @@ pub fn note(outcomes: &[Outcome]) -> Result<(), String> {
         .filter_map(|line| line.split_once(' '))
         .map(|(name, what)| (name.to_owned(), what.to_owned()))
         .collect();
-    for outcome in outcomes.iter().filter(|o| o.mode == Mode::HostsBoth) {
+    for outcome in outcomes.iter().filter(|o| o.mode == Mode::HostsBoth && o.failure.is_none()) {
         let shown = outcome.report.as_ref().map_or(0, |report| report.ring);
         match of(outcome.case.name) {
             NOT_NOTED => drop(all.insert(outcome.case.name.into(), (shown / 2).to_string())),

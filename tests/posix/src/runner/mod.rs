@@ -43,7 +43,7 @@ fn complain(what: String) -> i32 {
 
 fn run(options: &Options) -> Result<i32, String> {
     let jobs = jobs(options)?;
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new(options.keep)?;
     stop::on_signals();
     let mut progress = Progress::new(jobs.len());
     let mut broken = vec![];

@@ -9,7 +9,7 @@ pub const HELP: &str = "\
 posix-run: every socket case, on plain kernel TCP and with Sidestep
 
   posix-run [--mode MODE[,MODE]…] [--filter TEXT]… [--jobs N] [--sidestep PATH]
-            [--deadline SECONDS] [--seed N] [--slow] [--again] [--note] [--json]
+            [--deadline SECONDS] [--seed N] [--slow] [--again] [--note] [--keep] [--json]
 
   --mode      plain         kernel TCP, nothing preloaded: the reference for the other modes
               upgraded      preloaded, connections change to the ring at the first byte
@@ -32,6 +32,7 @@ posix-run: every socket case, on plain kernel TCP and with Sidestep
   --again     repeat a case that failed; if it then passes it is shown as unsteady, and does not count as failed
   --note      write the number of bytes by ring into by_ring.txt, and by the stack into by_stack.txt, for cases that are
               new or had fewer bytes than noted
+  --keep      leave the directory of the run, with what cases, broker and stack have printed
   --json      print one JSON object instead of the last line; progress is on stderr
 
 In the preloaded modes a case also fails if the library's report does not show what the case
@@ -53,6 +54,7 @@ pub struct Options {
     pub slow: bool,
     pub again: bool,
     pub note: bool,
+    pub keep: bool,
     pub json: bool,
     pub help: bool,
 }
@@ -71,6 +73,7 @@ impl Options {
             slow: false,
             again: false,
             note: false,
+            keep: false,
             json: false,
             help: false,
         };
@@ -95,6 +98,7 @@ impl Options {
             "--slow" => self.slow = true,
             "--again" => self.again = true,
             "--note" => self.note = true,
+            "--keep" => self.keep = true,
             "--json" => self.json = true,
             "--help" | "-h" => self.help = true,
             _ => return Err(format!("unknown option '{name}'")),
