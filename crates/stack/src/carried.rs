@@ -201,6 +201,14 @@ impl Carried {
         write(&again, frames, scratch);
     }
 
+    /// Writes the acknowledgement that is owed into a frame, if there is one: the kernel would not know of it, and the peer would wait
+    /// for its retransmission timer.
+    pub fn acknowledge(&self, frames: &mut Outgoing, now: u64) {
+        if let Some(owed) = self.connection.owed(now) {
+            write(&owed, frames, &[]);
+        }
+    }
+
     fn positions(&mut self) -> Result<Positions, Cause> {
         let waiting = self.program.waiting()?;
         let unread = self.program.unread()?;

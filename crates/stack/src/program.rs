@@ -3,7 +3,11 @@
 use crate::cause::Cause;
 use crate::link::Link;
 use crate::memory;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io;
+use rustix::net::{SendFlags, send};
+use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::link::Counters;
 use sidestep_conn::{Advance, PeerViolation, Read, Rx, Tx, Write};
@@ -219,10 +223,30 @@ impl Program {
         }
         let ended = self.tx.end_without_copies(half);
         self.count_anew(socket, end);
+        self.send_left(socket);
         self.set_parked(false);
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
+    }
+
+    /// Sends the program's bytes that are in its ring, which nobody reads any more. It may have written them during a give-back, or
+    /// have found no space for them in the kernel's buffers, and make no call from then on. False: there may be more.
+    pub fn send_left(&mut self, socket: BorrowedFd) -> bool {
+        let (half, ring) = (self.link.incoming(self.slot), self.link.incoming_data(self.slot));
+        if !half.claim_sending() {
+            return false; // the program is sending them itself
+        }
+        let mut is_done = true;
+        if let Ok((from, at, len @ 1..)) = self.rx.left_behind(half) {
+            let mut bytes = Vec::new();
+            memory::get(ring, at, len, &mut bytes);
+            let sent = send_now(socket, &bytes);
+            half.set_sent_to(from.wrapping_add(sent as u64));
+            is_done = sent == len;
+        }
+        half.has_sent();
+        is_done
     }
 
     /// The kernel counts from here: it has got the program's bytes before `end`, and has received those before the present tail.
@@ -275,4 +299,23 @@ impl Program {
         self.set_parked(false);
         self.link.notify(self.slot);
     }
+}
+
+/// Returns how many of the bytes the kernel has taken. An error of the connection is left to the program's next call.
+fn send_now(socket: BorrowedFd, bytes: &[u8]) -> usize {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let mut look = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+        if poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err()
+            || look[0].revents().contains(PollFlags::ERR)
+        {
+            break;
+        }
+        match send(socket, &bytes[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(n) => sent += n,
+            Err(io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    sent
 }

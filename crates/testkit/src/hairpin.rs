@@ -47,8 +47,8 @@ impl Hairpin {
         let namespace = |role: &str| Namespace::new(&format!("{name}-{role}"));
         let it =
             Hairpin { host: namespace("host"), router: namespace("router"), pods: [namespace("pod0"), namespace("pod1")] };
-        for forwards in [&it.host, &it.router] {
-            forwards.run(forward);
+        for namespace in [&it.host, &it.router, &it.pods[0], &it.pods[1]] {
+            namespace.run(prepare);
         }
         for number in 0..2 {
             it.connect(number);
@@ -101,13 +101,15 @@ fn cable(one: (&Namespace, &str), other: (&Namespace, &str)) {
     }
 }
 
-/// In the thread's namespace, before it has devices. Packets arrive by another way than the one by which they would be answered.
-fn forward() {
+/// The thread's namespace, before it has devices. Packets arrive by another way than the one by which they would be answered.
+/// Link-local addresses can be used at once, without a search for duplicates.
+fn prepare() {
     for (name, value) in [
         ("ipv4/ip_forward", "1"),
         ("ipv6/conf/all/forwarding", "1"),
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
+        ("ipv6/conf/default/accept_dad", "0"),
     ] {
         std::fs::write(format!("/proc/sys/net/{name}"), value).expect("a setting of the namespace");
     }

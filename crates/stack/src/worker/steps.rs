@@ -20,6 +20,10 @@ use sidestep_tcp::Tuple;
 const LOOK: u64 = 200;
 /// The most doublings of [`LOOK`]: each look in vain is one. That makes 1.6 s: ten thousand idle connections cost next to nothing.
 const LOOKS: u32 = 13;
+/// Microseconds between tries to send what a program has left in its ring.
+const LEFT: u64 = 1000;
+/// The most doublings of [`LEFT`].
+const LEFTS: u32 = 5;
 /// The most doublings of the pause after a return: each return is one. By default that makes a minute.
 const PAUSES: u32 = 7;
 /// Microseconds between tries to give back a connection to whose peer the kernel has no way.
@@ -60,6 +64,11 @@ impl Worker {
             Stage::Assigned(program, _, from) => {
                 program.grant_socket();
                 program.check_wish()?;
+                if !program.send_left(socket) {
+                    conn.looks = (conn.looks + 1).min(LEFTS);
+                    self.timers.set(id, Some(time + (LEFT << conn.looks)));
+                    return Ok(());
+                }
                 if time < *from || !program.is_ready() || !program.has_moved(socket) {
                     conn.looks = (conn.looks + 1).min(LOOKS);
                     self.timers.set(id, Some((*from).max(time + (LOOK << conn.looks))));
@@ -188,11 +197,12 @@ impl Worker {
         let time = now();
         let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
             Stage::Carried(mut carried) => {
+                let mut frames = self.outgoing(conn.subject.device, id);
                 if matches!(cause, Cause::Segment(why) if why.is_loss()) {
-                    let mut frames = self.outgoing(conn.subject.device, id);
                     carried.send_missing(&mut frames, time);
-                    frames.submit();
                 }
+                carried.acknowledge(&mut frames, time);
+                frames.submit();
                 (carried, cause, time)
             }
             Stage::Stranded(carried, first, since) => (carried, if cause.passes() { first } else { cause }, since),
