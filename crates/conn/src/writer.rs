@@ -165,6 +165,11 @@ impl Writer {
         }
     }
 
+    /// Whether the stretch is to end.
+    pub fn is_wanted_back(&self, half: Half, around: Around) -> bool {
+        self.wanted_back(half, around).is_some()
+    }
+
     fn wanted_back(&self, half: Half, around: Around) -> Option<Reason> {
         if !self.tx.in_ring() {
             return None;

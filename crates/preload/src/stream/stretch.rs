@@ -210,10 +210,9 @@ pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
 
 #[cold]
 fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
-    let every = settings::get().flip;
-    if every > 0 && c.has(flag::STACK) && end.in_stretch() >= every {
-        // The test aid: the stack gives the connection back, and takes it again. A stretch that only ended here would keep it on
-        // the kernel.
+    if c.has(flag::STACK) && is_to_go_back(c, end) {
+        // A stretch that only ended here would keep the connection on the kernel for good. And until the stack noticed that, nobody
+        // would tell the program of space.
         parked::fetch_back(c);
     }
     let returned = end.heed(c.tx_half(), || around(c)).map_err(|violation| broken(c, fd, violation))?;
@@ -223,6 +222,12 @@ fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     }
     count_return(c, returned);
     send_ended(c, end, fd)
+}
+
+/// Whether the stack must give the connection back, and may take it again: the test aid says so, or a hint.
+fn is_to_go_back(c: &Conn, end: &Writer) -> bool {
+    let every = settings::get().flip;
+    every > 0 && end.in_stretch() >= every || end.is_wanted_back(c.tx_half(), around(c))
 }
 
 /// Moves our direction to the kernel for good, as many bytes as it takes now.
