@@ -79,9 +79,10 @@ impl Program {
         slot::grant_socket(self.link.slot(self.slot));
     }
 
-    /// Err: the program wants something.
+    /// Err: the program wants something, or is gone. The broker rings for one that has ended.
     pub fn check_wish(&self) -> Result<(), Cause> {
         match self.wish() {
+            _ if self.link.is_left(self.slot) => Err(Cause::Left),
             Wish::None => Ok(()),
             Wish::Socket => Err(Cause::Wanted),
             Wish::Slot => Err(Cause::Left),

@@ -15,7 +15,8 @@ pub struct Awaited(Vec<Fd>);
 impl Awaited {
     /// Those of the ends that the stack carries.
     pub fn of(ends: &[Fd]) -> Awaited {
-        Awaited(ends.iter().copied().filter(|&end| hosts::is_stacks(|| side(end))).collect())
+        let is_awaited = |end: Fd| hosts::is_stacks(|| side(end));
+        Awaited(ends.iter().copied().filter(|&end| is_awaited(end)).collect())
     }
 
     /// Ends a round: waits, unless the stack carries all ends.
@@ -27,14 +28,14 @@ impl Awaited {
     }
 }
 
-/// Whether this is the end of the client or that of the server, by its address.
-fn side(end: Fd) -> Side {
-    let own = net::getsockname(end).ip();
+/// Whether this is the end of the client or that of the server, by its address. None: a sandbox does not permit the question.
+fn side(end: Fd) -> Option<Side> {
+    let own = net::own_address(end).ok()?.ip();
     let (v4, v6) = hosts::addresses(Side::Server);
-    if [v4.to_ipv6_mapped(), v6].contains(&own) { Side::Server } else { Side::Client }
+    Some(if [v4.to_ipv6_mapped(), v6].contains(&own) { Side::Server } else { Side::Client })
 }
 
 /// Whether the stack carries the connection at present: the kernel's socket is in repair mode.
-pub fn is_carried(end: Fd) -> bool {
+fn is_carried(end: Fd) -> bool {
     bare::int_option(end, libc::IPPROTO_TCP, libc::TCP_REPAIR) == Some(1)
 }

@@ -68,9 +68,9 @@ pub fn on_servers<T>(make: impl FnOnce() -> T) -> T {
 }
 
 /// Whether the stack carries connections at the side that `of` names, if this program has the library.
-pub fn is_stacks(of: impl FnOnce() -> Side) -> bool {
+pub fn is_stacks(of: impl FnOnce() -> Option<Side>) -> bool {
     let Ok(sides) = std::env::var(STACKS) else { return false };
-    std::env::var_os("LD_PRELOAD").is_some() && sides.split(' ').collect::<Vec<_>>().contains(&name(of()))
+    std::env::var_os("LD_PRELOAD").is_some() && of().is_some_and(|side| sides.split(' ').any(|name| name == self::name(side)))
 }
 
 /// As in [`STACKS`].

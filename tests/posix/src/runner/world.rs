@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use sidestep_testkit::hairpin::{DEVICES, Hairpin};
 
 use crate::hosts::{self, Side};
@@ -115,18 +116,34 @@ impl World {
         Ok(())
     }
 
-    /// Ends all programs. Err: the stack did not do what it must.
+    /// Ends all programs; those that have used the stack have ended. Err: the stack did not do what it must.
     pub fn end(mut self) -> Result<(), String> {
-        self.end_all();
         if self.stacks.is_empty() {
             return Ok(());
         }
+        let left = self.connections_left();
+        self.end_all();
+        left?;
         let said = self.said("sidestep-stack");
         let totals: Vec<&str> = said.lines().filter(|line| line.starts_with("taken ")).collect();
         match totals[..] {
             [line] if is_balanced(line) => Ok(eprintln!("sidestep-stack: {line}")),
             _ => Err(format!("the stack's worker must end once, and give back what it has taken: {said}")),
         }
+    }
+
+    /// Err: the stack still has connections.
+    fn connections_left(&self) -> Result<(), String> {
+        let (began, mut left) = (Instant::now(), 1);
+        while left > 0 && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20)); // between two looks
+            let mut status = Command::new(shipped::program("sidestep"));
+            status.args(["status", "--json"]).env("SIDESTEP_BROKER", self.broker());
+            let said = status.output().map_err(|e| format!("sidestep status: {e}"))?.stdout;
+            let said: Value = serde_json::from_slice(&said).map_err(|e| format!("sidestep status --json: {e}"))?;
+            left = said["connections"].as_array().map_or(1, Vec::len);
+        }
+        if left == 0 { Ok(()) } else { Err(format!("{left} connections of programs that have ended are left")) }
     }
 
     fn end_all(&mut self) {

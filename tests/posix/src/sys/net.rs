@@ -183,10 +183,14 @@ pub fn accept4(fd: Fd, flags: c_int) -> Outcome {
 }
 
 pub fn getsockname(fd: Fd) -> Addr {
+    own_address(fd).expect("getsockname")
+}
+
+/// As [`getsockname`], which may be forbidden.
+pub fn own_address(fd: Fd) -> Result<Addr, super::errno::Errno> {
     // SAFETY: the pointers describe a live storage and its length.
     let (ret, addr) = Addr::filled(|addr, len| unsafe { libc::getsockname(fd, addr, len) });
-    ret.expect("getsockname");
-    addr
+    ret.map(|_| addr)
 }
 
 pub fn getpeername(fd: Fd) -> Result<Addr, super::errno::Errno> {
