@@ -204,6 +204,11 @@ impl Program {
         (self.rx.pos(), self.tx.pos())
     }
 
+    /// Ends the program's reading in the ring, at the byte where it is.
+    pub fn end_reading(&self) {
+        self.link.outgoing(self.slot).freeze();
+    }
+
     /// The bytes that the program no longer reads in the ring: the kernel gets them.
     pub fn left_unread(&mut self) -> Result<Vec<u8>, Cause> {
         let half = self.link.outgoing(self.slot);

@@ -67,8 +67,11 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
             Write::Kernel if begin(c, end, fd)? => {}
             // This call has sent bytes, so it leaves the error, and SIGPIPE, to the next call.
             Write::Kernel if from > 0 && fdsys::poll_now(fd, 0) & libc::POLLERR != 0 => return Err(Errno(libc::EPIPE)),
+            Write::Kernel if !parked::fetch_back(c) => {
+                blocked(c);
+                return Err(Errno(EAGAIN));
+            }
             Write::Kernel => {
-                parked::fetch_back(c);
                 let flags = if from > 0 { flags | libc::MSG_NOSIGNAL } else { flags };
                 let n = source.send(fd, from, end.kernel_piece(), flags).inspect_err(|e| {
                     if e.passes() {

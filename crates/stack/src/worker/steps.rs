@@ -4,7 +4,7 @@ use super::Worker;
 use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
 use crate::frames::{inject, receive_held};
-use crate::handover::{abandon, is_stranded};
+use crate::handover::{Unread, abandon, is_stranded};
 use crate::program::Program;
 use crate::record::{Ends, Record};
 use crate::stage::{Conn, Stage};
@@ -216,7 +216,8 @@ impl Worker {
             Stage::Over => unreachable!("every change of stages leaves one"),
         };
         let socket = conn.subject.socket.as_fd();
-        let given = carried.give_back(socket);
+        let unread = if matches!(cause, Cause::Path | Cause::Device(_)) { Unread::InRing } else { Unread::ToKernel };
+        let given = carried.give_back(socket, unread);
         let is_lost = match &given {
             Ok(()) => false,
             Err(error) if is_stranded(error) && time < since + STRANDED && !matches!(cause, Cause::Ending) => {
