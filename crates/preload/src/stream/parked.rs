@@ -46,6 +46,15 @@ fn wait_for_stack(c: &Conn) -> bool {
     !is_parked(c)
 }
 
+/// The connection is the kernel's for good. The stack closes its copy of the socket: otherwise the last close(2) of the programs that
+/// share the connection would not end it.
+pub fn part(c: &Conn) {
+    if c.has(flag::STACK) && c.is_attached() {
+        slot::wish(c.words(), Wish::Slot);
+        peer::notify(c);
+    }
+}
+
 /// Before the last close(2): the stack gives the connection back, and closes its copy of the socket, so that this process's close
 /// ends the connection.
 pub fn dismiss(c: &Conn) {

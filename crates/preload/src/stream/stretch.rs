@@ -233,6 +233,7 @@ fn is_to_go_back(c: &Conn, end: &Writer) -> bool {
 /// Moves our direction to the kernel for good, as many bytes as it takes now.
 pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
     c.phase.go(Event::Keep);
+    parked::part(c);
     let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
 }
 

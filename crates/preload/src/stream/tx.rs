@@ -109,6 +109,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
         // The peer's doorbell could not be rung, so only the socket can wake the reader.
         c.lower(flag::UNHEARD);
         c.phase.go(Event::Keep);
+        parked::part(c);
         end_stretch(c, end, fd, Some(Reason::FdLimit))?;
     }
     // The reader may have left, or asked for the kernel, while we wrote: it looked for bytes before it went to sleep there.
