@@ -5,8 +5,6 @@ use crate::link::Link;
 use crate::memory;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, BorrowedFd};
-use rustix::io;
-use rustix::net::{SendFlags, send};
 use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::link::Counters;
@@ -309,19 +307,10 @@ impl Program {
 
 /// Returns how many of the bytes the kernel has taken. An error of the connection is left to the program's next call.
 fn send_now(socket: BorrowedFd, bytes: &[u8]) -> usize {
-    let mut sent = 0;
-    while sent < bytes.len() {
-        let mut look = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
-        if poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err()
-            || look[0].revents().contains(PollFlags::ERR)
-        {
-            break;
-        }
-        match send(socket, &bytes[sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(n) => sent += n,
-            Err(io::Errno::INTR) => {}
-            Err(_) => break,
-        }
+    let mut look = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+    let looked = poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    if looked.is_err() || look[0].revents().contains(PollFlags::ERR) {
+        return 0;
     }
-    sent
+    sidestep_repair::send_behind(socket, bytes)
 }

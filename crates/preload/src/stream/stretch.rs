@@ -230,6 +230,21 @@ fn is_to_go_back(c: &Conn, end: &Writer) -> bool {
     every > 0 && end.in_stretch() >= every || end.is_wanted_back(c.tx_half(), around(c))
 }
 
+/// At most how many bytes of the kernel's send queue are no copies; and how many besides have not been acknowledged, since they are in
+/// the ring for the stack. Its ring ends where the peer's acknowledgements do.
+pub fn unacknowledged(c: &Conn, end: &mut Writer) -> (u64, u64) {
+    if !c.has(flag::STACK) {
+        return (end.tx.news_in_kernel(), 0);
+    }
+    let half = c.tx_half();
+    if half.claim_sending() {
+        let _ = end.tx.heed_deputy(half); // the stack has sent bytes in this end's place
+        half.has_sent();
+    }
+    let _ = end.tx.poll(half);
+    (u64::MAX, end.tx.unread())
+}
+
 /// Moves our direction to the kernel for good, as many bytes as it takes now.
 pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
     c.phase.go(Event::Keep);
