@@ -44,6 +44,11 @@ fn hosts() -> Option<&'static Hosts> {
         .as_ref()
 }
 
+/// Whether clients and servers are on two hosts.
+pub fn are_two() -> bool {
+    hosts().is_some()
+}
+
 /// The addresses of a side.
 pub fn addresses(side: Side) -> (Ipv4Addr, Ipv6Addr) {
     match side {
