@@ -78,6 +78,11 @@ pub fn is_stacks(of: impl FnOnce() -> Option<Side>) -> bool {
     std::env::var_os("LD_PRELOAD").is_some() && of().is_some_and(|side| sides.split(' ').any(|name| name == self::name(side)))
 }
 
+/// Whether the stack carries connections at some side.
+pub fn has_stack() -> bool {
+    std::env::var(STACKS).is_ok_and(|sides| !sides.is_empty())
+}
+
 /// As in [`STACKS`].
 pub fn name(side: Side) -> &'static str {
     match side {
