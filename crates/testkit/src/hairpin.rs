@@ -14,13 +14,11 @@ use crate::{Namespace, unused_name};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The client's addresses.
-pub const CLIENT: (Ipv4Addr, Ipv6Addr) =
-    (Ipv4Addr::new(10, 8, 1, 2), Ipv6Addr::new(0xfd08, 1, 0, 0, 0, 0, 0, 2));
+pub const CLIENT: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(10, 8, 1, 2), Ipv6Addr::new(0xfd08, 1, 0, 0, 0, 0, 0, 2));
 /// A further address of the client.
 pub const CLIENTS_OTHER: Ipv4Addr = Ipv4Addr::new(10, 8, 1, 3);
 /// The server's addresses.
-pub const SERVER: (Ipv4Addr, Ipv6Addr) =
-    (Ipv4Addr::new(10, 8, 2, 2), Ipv6Addr::new(0xfd08, 2, 0, 0, 0, 0, 0, 2));
+pub const SERVER: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(10, 8, 2, 2), Ipv6Addr::new(0xfd08, 2, 0, 0, 0, 0, 0, 2));
 /// The device of the host by which packets of the client's pod leave, and those to it arrive; and that for the server's pod.
 pub const DEVICES: [&str; 2] = ["wire0", "wire1"];
 
@@ -45,8 +43,11 @@ impl Hairpin {
     pub fn new() -> Hairpin {
         let name = unused_name();
         let namespace = |role: &str| Namespace::new(&format!("{name}-{role}"));
-        let it =
-            Hairpin { host: namespace("host"), router: namespace("router"), pods: [namespace("pod0"), namespace("pod1")] };
+        let it = Hairpin {
+            host: namespace("host"),
+            router: namespace("router"),
+            pods: [namespace("pod0"), namespace("pod1")],
+        };
         for namespace in [&it.host, &it.router, &it.pods[0], &it.pods[1]] {
             namespace.run(prepare);
         }

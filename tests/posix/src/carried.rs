@@ -7,7 +7,7 @@ use crate::sys::{Fd, bare, net};
 
 /// The stack needs packets of a connection, then a grace period of 10 to 150 ms, and then calls of the program. So a program whose
 /// rounds last so long makes some in each step; and enough of them for a slow machine.
-const ROUND: Duration = Duration::from_millis(4);
+const ROUND: Duration = Duration::from_millis(10);
 
 /// What to wait for.
 pub struct Awaited(Vec<Fd>);

@@ -32,7 +32,6 @@ pub struct End {
     pub rx: Rx,
 }
 
-
 impl Tx {
     /// The next `n` bytes to send. [`Tx::sent`] then records how many of them were sent.
     pub fn upcoming(&self, n: usize) -> Vec<u8> {

@@ -75,7 +75,8 @@ pub fn on_servers<T>(make: impl FnOnce() -> T) -> T {
 /// Whether the stack carries connections at the side that `of` names, if this program has the library.
 pub fn is_stacks(of: impl FnOnce() -> Option<Side>) -> bool {
     let Ok(sides) = std::env::var(STACKS) else { return false };
-    std::env::var_os("LD_PRELOAD").is_some() && of().is_some_and(|side| sides.split(' ').any(|name| name == self::name(side)))
+    std::env::var_os("LD_PRELOAD").is_some()
+        && of().is_some_and(|side| sides.split(' ').any(|name| name == self::name(side)))
 }
 
 /// Whether the stack carries connections at some side.
@@ -95,7 +96,8 @@ pub fn name(side: Side) -> &'static str {
 fn enter(namespace: &CString) {
     // SAFETY: a terminated path; then plain numbers.
     unsafe {
-        let file = outcome(libc::open(namespace.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)).expect("the namespace's file");
+        let file =
+            outcome(libc::open(namespace.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)).expect("the namespace's file");
         outcome(libc::setns(file as i32, libc::CLONE_NEWNET)).expect("setns");
         libc::close(file as i32);
     }

@@ -15,9 +15,9 @@ use crate::harness::open::OPEN;
 use crate::harness::options::Options;
 use crate::harness::rules;
 use crate::harness::run::Runner;
-use crate::harness::worlds::Worlds;
 use crate::harness::shrink::Shrink;
 use crate::harness::truth::{RUNS, RUNS_FOR_A_FAULT, Truth, Verdict};
+use crate::harness::worlds::Worlds;
 use crate::program::{self, Step};
 use crate::trace::Line;
 

@@ -4,12 +4,12 @@ use libc::{F_SETFL, F_SETOWN, IPPROTO_TCP, O_ASYNC, SIGIO, SOL_SOCKET};
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
-use crate::{hosts, link};
 use crate::sys::cpu::eventually;
 use crate::sys::errno::{ENOENT, outcome};
 use crate::sys::net::{Addr, Family::V4};
 use crate::sys::only_c::{self, Blocking};
 use crate::sys::{Fd, bare, fds, io, net, signal};
+use crate::{hosts, link};
 
 pub const CASES: &[Case] = &[
     case("other.o_async_raises_sigio", o_async).reason("async"),

@@ -78,7 +78,8 @@ pub fn note(outcomes: &[Outcome]) -> Result<(), String> {
 pub fn complaint(mode: Mode, outcomes: &[Outcome]) -> Option<String> {
     let must = |outcome: &&Outcome| matches!(of(outcome.case.name), Noted::Runs { ring: Ring::Must, .. });
     let of_mode: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.mode == mode).filter(must).collect();
-    let has = |what: fn(&Report) -> u64| of_mode.iter().filter(|o| o.report.as_ref().is_some_and(|r| what(r) > 0)).count();
+    let has =
+        |what: fn(&Report) -> u64| of_mode.iter().filter(|o| o.report.as_ref().is_some_and(|r| what(r) > 0)).count();
     let (carried, returned) = (has(|report| report.ring), has(|report| report.returned));
     let least = of_mode.len() * 2 / 3;
     if mode.stacks().is_none_or(<[_]>::is_empty) || of_mode.len() < MANY {
@@ -86,7 +87,8 @@ pub fn complaint(mode: Mode, outcomes: &[Outcome]) -> Option<String> {
     }
     let flips = if mode.flips() { returned } else { least };
     let is_wrong = carried < least || flips < least;
-    is_wrong.then(|| format!("the stack has carried {carried} of {} cases, and {returned} have returned", of_mode.len()))
+    is_wrong
+        .then(|| format!("the stack has carried {carried} of {} cases, and {returned} have returned", of_mode.len()))
 }
 
 /// Fewer cases say nothing.

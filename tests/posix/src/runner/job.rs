@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::by_stack::{self, Noted};
+use super::modes::Mode;
 use super::options::Options;
 use super::report::Report;
 use super::scratch::Scratch;
-use super::by_stack::{self, Noted};
-use super::modes::Mode;
 use super::world::World;
 use super::{by_ring, stop};
 use crate::case::{Case, Ring};
@@ -118,7 +118,8 @@ impl Job {
         let mut settings = vec![("SIDESTEP_POSIX_SEED", options.seed.to_string())];
         if self.mode.is_preloaded() {
             let own = || format!("@sidestep-test-{}", std::process::id());
-            settings.push(("SIDESTEP_BROKER", place.world.map_or_else(own, |world| world.broker().display().to_string())));
+            settings
+                .push(("SIDESTEP_BROKER", place.world.map_or_else(own, |world| world.broker().display().to_string())));
             let after = if self.case.by_pace { "auto" } else { "0ops" };
             settings.push(("SIDESTEP_UPGRADE_AFTER", after.into()));
             settings.push(("SIDESTEP_PAIRING", "sync".into()));

@@ -55,7 +55,10 @@ fn run(options: &Options) -> Result<i32, String> {
         broken.extend(world.and_then(|world| world.end().err()).map(|what| format!("{}: {what}", mode.name())));
     }
     let outcomes = progress.outcomes;
-    let whole = options.modes.iter().filter_map(|&mode| Some(format!("{}: {}", mode.name(), by_stack::complaint(mode, &outcomes)?)));
+    let whole = options
+        .modes
+        .iter()
+        .filter_map(|&mode| Some(format!("{}: {}", mode.name(), by_stack::complaint(mode, &outcomes)?)));
     broken.extend(whole);
     if stop::asked() {
         eprintln!("posix-run: interrupted; every process it started has been ended");

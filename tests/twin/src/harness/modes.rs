@@ -127,6 +127,9 @@ fn these(names: &str) -> Result<Vec<Mode>, String> {
     match modes.iter().filter(|mode| mode.stacks.is_some()).count() {
         0 => Ok(modes),
         n if n == modes.len() => Ok(modes),
-        _ => Err("modes on one host and modes between two have different references: run them one after the other".into()),
+        _ => {
+            Err("modes on one host and modes between two have different references: run them one after the other"
+                .into())
+        }
     }
 }

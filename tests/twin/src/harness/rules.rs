@@ -142,7 +142,11 @@ fn received(line: &Line) -> i64 {
 /// Whether connections change their carrier during the program, or several threads may wait in one set.
 fn changes_carrier(c: &Context) -> bool {
     let may = |step: &Step| matches!(step.act, Act::Fork { .. } | Act::Operator { .. } | Act::Pair { warm: false, .. });
-    c.returned || c.mode.flips || c.mode.stacks.is_some() || c.mode.preloaded != Preloaded::Both || c.steps.iter().any(may)
+    c.returned
+        || c.mode.flips
+        || c.mode.stacks.is_some()
+        || c.mode.preloaded != Preloaded::Both
+        || c.steps.iter().any(may)
 }
 
 /// Whether poll(2) reports sets as readable besides what the kernel reports.
