@@ -2,6 +2,7 @@
 
 use crate::hosts::Side;
 
+/// How a case runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// On kernel TCP, which defines the right behaviour.

@@ -14,6 +14,7 @@ use sidestep_testkit::hairpin::{DEVICES, Hairpin};
 use crate::hosts::{self, Side};
 use crate::shipped;
 
+/// The hosts, and what runs on them.
 pub struct World {
     hairpin: Hairpin,
     directory: PathBuf,
@@ -126,7 +127,10 @@ impl World {
         let said = self.said("sidestep-stack");
         let totals: Vec<&str> = said.lines().filter(|line| line.starts_with("taken ")).collect();
         match totals[..] {
-            [line] if is_balanced(line) => Ok(eprintln!("sidestep-stack: {line}")),
+            [line] if is_balanced(line) => {
+                eprintln!("sidestep-stack: {line}");
+                Ok(())
+            }
             _ => Err(format!("the stack's worker must end once, and give back what it has taken: {said}")),
         }
     }
