@@ -118,6 +118,16 @@ pub fn finish(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), GiveB
     restored.map_err(|source| GiveBackError::Live { unqueued: 0, source })
 }
 
+/// Sends bytes on a connection that the kernel carries, behind those of a [`give_back`]. The send buffer grows as needed for them, and is
+/// then as large as before. Returns how many bytes are in the queue.
+pub fn send_behind(fd: impl AsFd, bytes: &[u8]) -> usize {
+    let (fd, mut grown) = (fd.as_fd(), Grown::default());
+    let left = queues::send_unsent(fd, [bytes, &[]], &mut grown).map_or_else(|(left, _)| left, |()| 0);
+    // A buffer that stays large does no harm.
+    let _ = grown.restore(fd);
+    bytes.len() - left
+}
+
 /// The parts without their first `skip` bytes.
 fn behind([first, second]: [&[u8]; 2], skip: u64) -> [&[u8]; 2] {
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);

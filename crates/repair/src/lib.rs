@@ -49,7 +49,7 @@ mod state;
 mod take;
 
 pub use examine::{NotTaken, examine};
-pub use give_back::{Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, is_parked};
+pub use give_back::{Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, is_parked, send_behind};
 pub use kernel::CallError;
 pub use saved::{Keepalive, Saved};
 pub use state::{Path, Profile, Scales, State, Taken, TimestampClock, Window};

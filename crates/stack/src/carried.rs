@@ -1,7 +1,7 @@
 //! A connection that the stack carries.
 
 use crate::cause::Cause;
-use crate::handover::Handover;
+use crate::handover::{Handover, Unread};
 use crate::layout::QUEUE_ROOM;
 use crate::pace::{Pace, Way};
 use crate::program::Program;
@@ -201,6 +201,14 @@ impl Carried {
         write(&again, frames, scratch);
     }
 
+    /// Writes the acknowledgement that is owed into a frame, if there is one: the kernel would not know of it, and the peer would wait
+    /// for its retransmission timer.
+    pub fn acknowledge(&self, frames: &mut Outgoing, now: u64) {
+        if let Some(owed) = self.connection.owed(now) {
+            write(&owed, frames, &[]);
+        }
+    }
+
     fn positions(&mut self) -> Result<Positions, Cause> {
         let waiting = self.program.waiting()?;
         let unread = self.program.unread()?;
@@ -218,11 +226,11 @@ impl Carried {
 
     /// Gives the connection back to the kernel, with everything that is unacknowledged or unread. After an error of
     /// [`is_stranded`](crate::handover::is_stranded) the connection is as it was.
-    pub fn give_back(&mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+    pub fn give_back(&mut self, socket: BorrowedFd, unread: Unread) -> Result<(), GiveBackError> {
         self.tell();
         let Carried { program, connection, record, kept, queued, .. } = self;
         let (progress, queued) = (connection.saved().progress, queued.clone());
-        Handover { program, record, kept: *kept, progress, queued }.run(socket)
+        Handover { program, record, kept: *kept, progress, queued, unread }.run(socket)
     }
 
     /// The program and the record, once the connection is given back.

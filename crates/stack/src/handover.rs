@@ -19,6 +19,17 @@ pub struct Handover<'a> {
     pub progress: Progress,
     /// Bytes of the kernel's own queue that are not acknowledged. They come before those of the ring.
     pub queued: Vec<u8>,
+    /// What the program has not read.
+    pub unread: Unread,
+}
+
+/// Where the bytes go that the program has not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// To the kernel, which has all of the connection then: the program may let others read its socket.
+    ToKernel,
+    /// They stay in the ring, so that the program can read them while the kernel has no way to the peer.
+    InRing,
 }
 
 /// Why a connection could not be restored as the worker had left it.
@@ -61,7 +72,8 @@ fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: Borrowe
     let end = Instant::now() + PATIENCE;
     loop {
         let queued = record.queue(queued, left);
-        let error = match (Handover { program: &mut program, record, kept, progress, queued }).run(socket) {
+        let unread = Unread::ToKernel;
+        let error = match (Handover { program: &mut program, record, kept, progress, queued, unread }).run(socket) {
             Ok(()) => return Ok(()),
             Err(error) if !is_stranded(&error) => return Err(error.into()),
             Err(error) => error,
@@ -136,6 +148,9 @@ impl Handover<'_> {
     /// from now on it sends by kernel itself, after [`Program::hand_over`].
     fn look(&mut self) -> (Given, Vec<u8>) {
         let from_program = self.program.waiting().unwrap_or(0) as u64;
+        if self.unread == Unread::ToKernel {
+            self.program.end_reading();
+        }
         let unread = self.program.left_unread().unwrap_or_default();
         (Given { from_program, unread: unread.len() as u64 }, unread)
     }

@@ -66,6 +66,9 @@ struct Args {
     /// Say why connections are not taken, or given back
     #[arg(long)]
     verbose: bool,
+    /// For tests: milliseconds until a connection that has gone back may be taken again, doubled at each further return
+    #[arg(long, value_name = "MS", default_value_t = 500, hide = true)]
+    pause: u64,
     /// The keeper starts its worker with this: a descriptor
     #[arg(long, hide = true)]
     worker: Option<RawFd>,
@@ -153,6 +156,7 @@ impl Args {
     fn of_worker(&self) -> Vec<String> {
         let wait = self.wait.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         let mut arguments = vec!["--wait".into(), wait, "--ring-size".into(), self.ring_size.to_string()];
+        arguments.extend(["--pause".into(), self.pause.to_string()]);
         arguments.extend(self.choice.arguments());
         arguments.extend(self.cpu.iter().flat_map(|cpu| ["--cpu".into(), cpu.to_string()]));
         arguments.extend(self.verbose.then(|| "--verbose".into()));
@@ -261,7 +265,8 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
         sched_setaffinity(None, &only).map_err(|_| Error::Cpu(cpu))?;
     }
     let Args { ring_size, wait, verbose, .. } = *args;
-    let mut worker = Worker::new(given, Settings { ring_size, wait, choice: args.choice.clone(), verbose })?;
+    let settings = Settings { ring_size, wait, choice: args.choice.clone(), pause: args.pause * 1000, verbose };
+    let mut worker = Worker::new(given, settings)?;
     let totals = worker.run()?;
     println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
     Ok(())

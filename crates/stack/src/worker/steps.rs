@@ -4,7 +4,7 @@ use super::Worker;
 use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
 use crate::frames::{inject, receive_held};
-use crate::handover::{abandon, is_stranded};
+use crate::handover::{Unread, abandon, is_stranded};
 use crate::program::Program;
 use crate::record::{Ends, Record};
 use crate::stage::{Conn, Stage};
@@ -20,9 +20,11 @@ use sidestep_tcp::Tuple;
 const LOOK: u64 = 200;
 /// The most doublings of [`LOOK`]: each look in vain is one. That makes 1.6 s: ten thousand idle connections cost next to nothing.
 const LOOKS: u32 = 13;
-/// Microseconds until a connection that has gone back may be taken again.
-const PAUSE: u64 = 500_000;
-/// The most doublings of [`PAUSE`]: each return is one. That makes a minute.
+/// Microseconds between tries to send what a program has left in its ring.
+const LEFT: u64 = 1000;
+/// The most doublings of [`LEFT`].
+const LEFTS: u32 = 5;
+/// The most doublings of the pause after a return: each return is one. By default that makes a minute.
 const PAUSES: u32 = 7;
 /// Microseconds between tries to give back a connection to whose peer the kernel has no way.
 const AGAIN: u64 = 20_000;
@@ -62,6 +64,11 @@ impl Worker {
             Stage::Assigned(program, _, from) => {
                 program.grant_socket();
                 program.check_wish()?;
+                if !program.send_left(socket) {
+                    conn.looks = (conn.looks + 1).min(LEFTS);
+                    self.timers.set(id, Some(time + (LEFT << conn.looks)));
+                    return Ok(());
+                }
                 if time < *from || !program.is_ready() || !program.has_moved(socket) {
                     conn.looks = (conn.looks + 1).min(LOOKS);
                     self.timers.set(id, Some((*from).max(time + (LOOK << conn.looks))));
@@ -190,11 +197,12 @@ impl Worker {
         let time = now();
         let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
             Stage::Carried(mut carried) => {
+                let mut frames = self.outgoing(conn.subject.device, id);
                 if matches!(cause, Cause::Segment(why) if why.is_loss()) {
-                    let mut frames = self.outgoing(conn.subject.device, id);
                     carried.send_missing(&mut frames, time);
-                    frames.submit();
                 }
+                carried.acknowledge(&mut frames, time);
+                frames.submit();
                 (carried, cause, time)
             }
             Stage::Stranded(carried, first, since) => (carried, if cause.passes() { first } else { cause }, since),
@@ -208,7 +216,8 @@ impl Worker {
             Stage::Over => unreachable!("every change of stages leaves one"),
         };
         let socket = conn.subject.socket.as_fd();
-        let given = carried.give_back(socket);
+        let unread = if matches!(cause, Cause::Path | Cause::Device(_)) { Unread::InRing } else { Unread::ToKernel };
+        let given = carried.give_back(socket, unread);
         let is_lost = match &given {
             Ok(()) => false,
             Err(error) if is_stranded(error) && time < since + STRANDED && !matches!(cause, Cause::Ending) => {
@@ -234,7 +243,7 @@ impl Worker {
         if time.saturating_sub(conn.taken_at) > STEADY {
             conn.returns = 0;
         }
-        let from = time + (PAUSE << conn.returns.min(PAUSES));
+        let from = time + (self.settings.pause << conn.returns.min(PAUSES));
         (conn.returns, conn.looks) = (conn.returns + 1, 0);
         record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
         conn.stage = Stage::Assigned(program, record, from);
