@@ -35,7 +35,9 @@ mod device;
 pub mod error;
 mod ethtool;
 mod grace;
+mod ifreq;
 mod inject;
+mod inlet;
 mod layout;
 mod parts;
 pub mod path;
@@ -53,6 +55,7 @@ mod tuple;
 mod umem;
 pub mod watch;
 
+pub use attach::Hook;
 pub use device::{Device, Mode, Options};
 pub use error::{Error, Result};
 pub use grace::wait_for_programs;

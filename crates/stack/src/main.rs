@@ -122,8 +122,7 @@ fn keep(args: &Args) -> Result<(), Error> {
     raise_descriptors();
     let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
     let first = joined(&address)?;
-    let open = |name: &String| Device::open(name, &Options::default());
-    let devices = args.devices.iter().map(open).collect::<Result<_, _>>()?;
+    let devices = args.devices.iter().map(|name| opened(name)).collect::<Result<_, _>>()?;
     let mut keeper = Keeper::new(devices, args.connections, signals, program)?;
     let mut first = Some(first);
     let mut waits_for_file = args.ready_file.as_ref();
@@ -137,6 +136,15 @@ fn keep(args: &Args) -> Result<(), Error> {
             None => Ok(()),
         },
     )
+}
+
+fn opened(name: &str) -> Result<Device, sidestep_device::Error> {
+    let device = Device::open(name, &Options::default())?;
+    if let Some(error) = &device.hindrance {
+        let what = "uses generic XDP, which makes other connections slower";
+        eprintln!("sidestep-stack: {name}: {what}: {}", chain(error));
+    }
+    Ok(device)
 }
 
 /// A socket that becomes readable after one of these signals.

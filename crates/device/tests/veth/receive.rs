@@ -3,7 +3,7 @@
 use crate::frames::*;
 use crate::wire::{OnDrop, PATIENCE, Wire, at, next_frame, small, until};
 use etherparse::{SlicedPacket, TransportSlice};
-use sidestep_device::{Device, Mode, Options, Queue, Tuple};
+use sidestep_device::{Device, Hook, Mode, Options, Queue, Tuple};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -166,10 +166,11 @@ fn a_connection_that_is_removed_goes_back_to_the_kernel() {
     assert_eq!(&received, b"hello");
 }
 
-fn spread_over_queues(mode: Mode, count: u32) {
+/// Opens a device with so many queues, and has frames of many connections come by them. Returns the numbers of those that came by each
+/// queue of the [`Device`].
+fn spread_over_queues(hook: Hook, count: u32) -> Vec<usize> {
     let wire = Wire::with(count, 1500);
-    let mut device = wire.open_with(&Options { mode, ..small() });
-    assert!(device.queues.iter().map(Queue::number).eq(0..count));
+    let mut device = wire.open_with(&Options { mode: Mode::By(hook), ..small() });
     let ports = 5000..5060u16;
     for port in ports.clone() {
         device.taken.add(&Tuple::new(at("10.0.0.1:80"), at(&format!("10.0.0.2:{port}")))).unwrap();
@@ -185,19 +186,25 @@ fn spread_over_queues(mode: Mode, count: u32) {
         }
         received.iter().map(BTreeSet::len).sum::<usize>() == sent.len()
     });
-    let used = received.iter().filter(|frames| !frames.is_empty()).count();
-    assert!(used >= 2, "the peer spreads connections over its queues");
+    let counts = received.iter().map(BTreeSet::len).collect();
+    assert!(device.queues.iter().map(Queue::number).eq(0..received.len() as u32));
     assert_eq!(received.into_iter().flatten().collect::<BTreeSet<_>>(), sent);
+    counts
 }
 
 #[test]
-fn each_queue_has_its_frames_in_native_mode() {
-    spread_over_queues(Mode::Native, 2);
+fn each_queue_has_its_frames_by_xdp() {
+    for (hook, count) in [(Hook::Native, 2), (Hook::Generic, 4)] {
+        let counts = spread_over_queues(hook, count);
+        assert_eq!(counts.len(), count as usize);
+        let used = counts.iter().filter(|frames| **frames > 0).count();
+        assert!(used >= 2, "the peer spreads connections over its queues");
+    }
 }
 
 #[test]
-fn each_queue_has_its_frames_in_generic_mode() {
-    spread_over_queues(Mode::Generic, 4);
+fn frames_of_all_queues_are_diverted_to_one() {
+    assert_eq!(spread_over_queues(Hook::Ingress, 4), [60]);
 }
 
 #[test]

@@ -1,0 +1,95 @@
+"""What the stack does to its host besides carrying connections: nothing."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from hosts.cases import exchanged, must_have_taken
+from hosts.registry import case
+from hosts.world import PORT
+from testkit.commands import run
+from testkit.failure import Failure
+from testkit.wait import until
+
+PLAIN = Path(__file__).with_name("plain.py")
+SECONDS = 1  # of a measurement
+# A program on the device's way costs a quarter of the bulk if the kernel has to copy each frame for it.
+LEAST = 0.95
+TURNS = 4, 16  # at least, and at most
+
+
+def devices(host):
+    """Those of the host's namespace: by name, whether it has an XDP program."""
+    links = json.loads(run("ip", "-n", host.namespace.name, "-json", "link", "show"))
+    return {link["ifname"]: "xdp" in link for link in links}
+
+
+def inlets(host):
+    return [name for name in devices(host) if name.startswith("sidestep")]
+
+
+@case
+def other_connections_pass_no_xdp_program(hosts, seed):
+    """The frames of what is carried are diverted to another device, which has the program."""
+    hosts.server.start_stack()
+    found = devices(hosts.server)
+    if found.get(hosts.server.device) is not False or [found[name] for name in inlets(hosts.server)] != [True]:
+        raise Failure(f"devices of {hosts.server.name}, and whether they have an XDP program: {found}")
+    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+    must_have_taken(hosts.server, 4)
+    until(lambda: not inlets(hosts.server), "the stack's own device to go with it", 10)
+
+
+@case
+def nothing_is_left_of_a_stack_that_was_killed(hosts, seed):
+    """All of its processes at once; `seed` changes nothing."""
+    hosts.server.start_stack()
+    stack = hosts.server.stack
+    for pid in [*hosts.server.stack_children(), stack.pid]:
+        os.kill(pid, signal.SIGKILL)
+    stack.popen.wait(10)
+    hosts.server.stack = None
+    until(lambda: not inlets(hosts.server), "the stack's own device to go with it", 10)
+    hosts.server.start_stack()
+    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+    must_have_taken(hosts.server, 4)
+
+
+def measured(hosts):
+    """Bytes and requests in a second, of programs without Sidestep."""
+    words = hosts.client.around([sys.executable, PLAIN, "run", hosts.server.addresses[4], PORT, SECONDS])
+    return json.loads(subprocess.run(words, capture_output=True, text=True, check=True, env=hosts.env).stdout)
+
+
+def measured_with_stacks(hosts):
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+    found = measured(hosts)
+    for host in (hosts.client, hosts.server):
+        must_have_taken(host, 0)
+    return found
+
+
+@case(more=True)
+def other_connections_lose_nothing(hosts, seed):
+    """With stacks and without, in turns. A busy machine gets more turns; `seed` changes nothing."""
+    server = hosts.server.process("server", [sys.executable, PLAIN, "serve", hosts.server.addresses[4], PORT])
+    server.wait_output(re.compile("ready"))
+    ways = (measured, measured_with_stacks)
+    sums = {way: {"bulk": 0, "requests": 0} for way in ways}
+    least, most = TURNS
+    for turn in range(most):
+        for way in ways if turn % 2 else reversed(ways):
+            for what, value in way(hosts).items():
+                sums[way][what] += value
+        ratios = {what: sums[measured_with_stacks][what] / total for what, total in sums[measured].items()}
+        if turn + 1 >= least and min(ratios.values()) >= LEAST:
+            break
+    said = ", ".join(f"{what} {ratio:.3f}" for what, ratio in ratios.items())
+    print(f"figure: other connections, with stacks: {said} of the speed without, after {turn + 1} turns", flush=True)
+    if min(ratios.values()) < LEAST:
+        raise Failure(f"other connections are slower with stacks: {said}")
