@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from hosts.cases import exchanged, must_have_taken
@@ -42,6 +43,23 @@ def other_connections_pass_no_xdp_program(hosts, seed):
     exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
     must_have_taken(hosts.server, 4)
     until(lambda: not inlets(hosts.server), "the stack's own device to go with it", 10)
+
+
+@case
+def the_stacks_own_device_is_set_down(hosts, seed):
+    """The kernel gets everything back. Once the device is up, connections are taken again."""
+    hosts.server.start_stack()
+
+    def set_down_and_up():
+        time.sleep(1)  # for how long it carries
+        [inlet] = inlets(hosts.server)
+        hosts.server.namespace.ip(f"link set {inlet} down")
+        until(lambda: "was set down or removed" in hosts.server.stack.output(), "the stack to notice", 10)
+        time.sleep(0.5)  # for how long the kernel carries
+        hosts.server.namespace.ip(f"link set {inlet} up")
+
+    exchanged(hosts, "--connections", "8", "--rounds", "4500", "--pause", "1", "--seed", seed, meanwhile=set_down_and_up)
+    must_have_taken(hosts.server, 8)
 
 
 @case

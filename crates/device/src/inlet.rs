@@ -67,7 +67,8 @@ pub(crate) fn is_possible() -> bool {
 /// Whether frames can still come. Somebody else may have set the device down, or removed it. `file`: what keeps it, which can be
 /// written to only while it is up. So this works from any network namespace.
 pub(crate) fn must_be_up(file: BorrowedFd) -> Result<()> {
-    let at = |source| Error::Inlet { doing: "use the stack's own device, which somebody has set down or removed", source };
+    let at =
+        |source| Error::Inlet { doing: "use the stack's own device, which somebody has set down or removed", source };
     let mut fds = [PollFd::from_borrowed_fd(file, PollFlags::OUT)];
     poll(&mut fds, Some(&Timespec::default())).map_err(at)?;
     if fds[0].revents() == PollFlags::OUT { Ok(()) } else { Err(at(Errno::NETDOWN)) }

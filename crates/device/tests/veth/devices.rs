@@ -53,6 +53,49 @@ fn the_inlet_goes_with_the_last_holder() {
     until("the inlet stays", || inlets(&wire).is_empty());
 }
 
+/// By somebody else. The frames of what is taken are lost then, and whoever drives the device must learn of it.
+#[test]
+fn an_inlet_that_is_set_down_is_reported() {
+    let wire = Wire::new();
+    let mut device = wire.open();
+    take(&device);
+    let mut watch = wire.here.run(|| Watch::open().unwrap());
+    let inlet = inlets(&wire).remove(0);
+    wire.here.ip(&format!("link set {inlet} down"));
+    until("the watch says nothing", || watch.changes().unwrap().iter().any(|change| device.is_ended_by(change)));
+    let parts = device.into_parts().unwrap();
+    let refused = Device::from_parts(parts.try_clone().unwrap());
+    assert!(matches!(refused, Err(Error::Inlet { .. })));
+    wire.here.ip(&format!("link set {inlet} up"));
+    device = Device::from_parts(parts).unwrap();
+    let frame = ethernet(&taken(four(), b"up again"));
+    wire.packets(&wire.there).send(&frame);
+    assert_eq!(next_frame(&mut device, 0), frame);
+    wire.here.ip(&format!("link del {inlet}"));
+    until("the watch says nothing", || watch.changes().unwrap().iter().any(|change| device.is_ended_by(change)));
+    assert!(Device::from_parts(device.into_parts().unwrap()).is_err());
+}
+
+/// On a thread whose /dev/net/tun is another device.
+#[test]
+fn without_an_inlet_the_device_is_opened_by_generic_xdp() {
+    let wire = Wire::new();
+    wire.here.run(|| {
+        let [null, tun, root] = [c"/dev/null", c"/dev/net/tun", c"/"].map(std::ffi::CStr::as_ptr);
+        let none = std::ptr::null();
+        // SAFETY: paths are strings that end with a zero. The thread alone sees the mounts, and ends after the closure.
+        unsafe {
+            assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0);
+            assert_eq!(libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, none.cast()), 0);
+            assert_eq!(libc::mount(null, tun, none, libc::MS_BIND, none.cast()), 0);
+        }
+        assert!(matches!(Device::open("eth0", &by(Hook::Ingress)).err(), Some(Error::Inlet { .. })));
+        let device = Device::open("eth0", &small()).unwrap();
+        assert!(matches!(device.hindrance, Some(Error::Inlet { .. })));
+        assert!(probe("eth0").unwrap().program.is_some());
+    });
+}
+
 #[test]
 fn a_foreign_program_is_left_alone() {
     let wire = Wire::new();

@@ -169,7 +169,11 @@ fn measure_round_trip(hook: Hook) {
     });
     assert_eq!(times.len(), COUNT);
     times.sort_unstable();
-    println!("figure: round trip of 128 bytes, {hook:?}: median {:?}, P90 {:?}", times[COUNT / 2], times[COUNT * 9 / 10]);
+    println!(
+        "figure: round trip of 128 bytes, {hook:?}: median {:?}, P90 {:?}",
+        times[COUNT / 2],
+        times[COUNT * 9 / 10]
+    );
     assert!(times[COUNT / 2] < Duration::from_millis(20));
 }
 

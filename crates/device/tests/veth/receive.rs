@@ -22,23 +22,25 @@ pub fn take(device: &Device) {
 
 #[test]
 fn frames_of_taken_connections_arrive_byte_for_byte() {
-    let wire = Wire::new();
-    let mut device = wire.open();
-    take(&device);
-    let there = wire.packets(&wire.there);
-    let packets =
-        [taken(four(), b"hello"), taken(six(), &[9; 1400]), icmp_error_v4(), icmp_error_v6(), taken(four(), b"")];
-    // Twice as many as there are frames, so that each is used again.
-    for _ in 0..26 {
-        for packet in &packets {
-            for frame in [ethernet(packet), tagged(&[[0x8100, 0x2007]], packet)] {
-                there.send(&frame);
-                assert_eq!(next_frame(&mut device, 0), frame);
+    for hook in [Hook::Ingress, Hook::Generic] {
+        let wire = Wire::new();
+        let mut device = wire.open_with(&Options { mode: Mode::By(hook), ..small() });
+        take(&device);
+        let there = wire.packets(&wire.there);
+        let packets =
+            [taken(four(), b"hello"), taken(six(), &[9; 1400]), icmp_error_v4(), icmp_error_v6(), taken(four(), b"")];
+        // Twice as many as there are frames, so that each is used again.
+        for _ in 0..26 {
+            for packet in &packets {
+                for frame in [ethernet(packet), tagged(&[[0x8100, 0x2007]], packet)] {
+                    there.send(&frame);
+                    assert_eq!(next_frame(&mut device, 0), frame);
+                }
             }
         }
+        let statistics = device.queues[0].statistics().unwrap();
+        assert_eq!((statistics.rx_dropped, statistics.rx_ring_full, statistics.rx_invalid_descs), (0, Some(0), 0));
     }
-    let statistics = device.queues[0].statistics().unwrap();
-    assert_eq!((statistics.rx_dropped, statistics.rx_ring_full, statistics.rx_invalid_descs), (0, Some(0), 0));
 }
 
 #[test]
@@ -64,16 +66,18 @@ fn a_batch_has_the_frames_in_order_and_no_more_than_asked_for() {
 /// A frame of the greatest MTU takes three chunks.
 #[test]
 fn long_frames_arrive_byte_for_byte() {
-    let wire = Wire::with(1, 9000);
-    let mut device = wire.open();
-    take(&device);
-    let there = wire.packets(&wire.there);
-    for length in [3000, 3700, 3800, 3900, 4096, 5000, 7900, 8000, 8948] {
-        let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-        let frame = ethernet(&taken(four(), &payload));
-        for _ in 0..30 {
-            there.send(&frame);
-            assert_eq!(next_frame(&mut device, 0), frame, "{length} bytes");
+    for hook in [Hook::Ingress, Hook::Generic] {
+        let wire = Wire::with(1, 9000);
+        let mut device = wire.open_with(&Options { mode: Mode::By(hook), ..small() });
+        take(&device);
+        let there = wire.packets(&wire.there);
+        for length in [3000, 3700, 3800, 3900, 4096, 5000, 7900, 8000, 8948] {
+            let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let frame = ethernet(&taken(four(), &payload));
+            for _ in 0..30 {
+                there.send(&frame);
+                assert_eq!(next_frame(&mut device, 0), frame, "{length} bytes");
+            }
         }
     }
 }
