@@ -270,9 +270,17 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
     }
     let Args { ring_size, wait, verbose, .. } = *args;
     let mut worker = Worker::new(given, Settings { ring_size, wait, choice: args.choice.clone(), verbose })?;
-    let totals = worker.run()?;
-    println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
-    Ok(())
+    match worker.run() {
+        Ok(totals) => {
+            println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
+            Ok(())
+        }
+        // Said while there is a worker: once it is dropped, the keeper ends this process.
+        Err(error) => {
+            eprintln!("sidestep-stack: {}", chain(&error));
+            std::process::exit(1)
+        }
+    }
 }
 
 /// The devices that the keeper has passed. One that was removed is left out, unless it is the only one.
