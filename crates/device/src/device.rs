@@ -71,12 +71,13 @@ impl Device {
         let report = probe::probe(name)?;
         match options.mode {
             Mode::By(hook) => open_by(&report, options, hook),
-            Mode::Auto => match (report.hook(), open_by(&report, options, report.hook())) {
-                (Hook::Ingress, Err(error @ (Error::Inlet { .. } | Error::Attach { .. }))) => {
+            Mode::Auto if report.hook() == Hook::Native => open_by(&report, options, Hook::Native),
+            Mode::Auto => match open_by(&report, options, Hook::Ingress) {
+                Err(error @ (Error::Inlet { .. } | Error::Attach { .. })) => {
                     let device = open_by(&report, options, Hook::Generic)?;
                     Ok(Device { hindrance: Some(error), ..device })
                 }
-                (_, opened) => opened,
+                opened => opened,
             },
         }
     }
