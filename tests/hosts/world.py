@@ -161,7 +161,7 @@ class Hosts(Testbed):
         for host in (self.client, self.server):
             host.namespace.ip(f"address add {host.addresses[4]}/24 dev {host.device}")
             host.namespace.ip(f"-6 address add {host.addresses[6]}/64 dev {host.device} nodad")
-            host.start_broker()
+            host.start_broker("--idle-exit", "0")
 
     def cable(self):
         link(self.client.namespace, self.client.device, self.server.namespace, self.server.device)

@@ -125,8 +125,7 @@ fn keep(args: &Args) -> Result<(), Error> {
     raise_descriptors();
     let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
     let first = joined(&address)?;
-    let open = |name: &String| Device::open(name, &Options::default());
-    let devices = args.devices.iter().map(open).collect::<Result<_, _>>()?;
+    let devices = args.devices.iter().map(|name| opened(name)).collect::<Result<_, _>>()?;
     let mut keeper = Keeper::new(devices, args.connections, signals, program)?;
     let mut first = Some(first);
     let mut waits_for_file = args.ready_file.as_ref();
@@ -140,6 +139,15 @@ fn keep(args: &Args) -> Result<(), Error> {
             None => Ok(()),
         },
     )
+}
+
+fn opened(name: &str) -> Result<Device, sidestep_device::Error> {
+    let device = Device::open(name, &Options::default())?;
+    if let Some(error) = &device.hindrance {
+        let what = "uses generic XDP, which makes other connections slower";
+        eprintln!("sidestep-stack: {name}: {what}: {}", chain(error));
+    }
+    Ok(device)
 }
 
 /// A socket that becomes readable after one of these signals.
@@ -267,9 +275,17 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
     let Args { ring_size, wait, verbose, .. } = *args;
     let settings = Settings { ring_size, wait, choice: args.choice.clone(), pause: args.pause * 1000, verbose };
     let mut worker = Worker::new(given, settings)?;
-    let totals = worker.run()?;
-    println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
-    Ok(())
+    match worker.run() {
+        Ok(totals) => {
+            println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
+            Ok(())
+        }
+        // Said while there is a worker: once it is dropped, the keeper ends this process.
+        Err(error) => {
+            eprintln!("sidestep-stack: {}", chain(&error));
+            std::process::exit(1)
+        }
+    }
 }
 
 /// The devices that the keeper has passed. One that was removed is left out, unless it is the only one.

@@ -12,8 +12,7 @@ struct Report {
     driver: String,
     mtu: u32,
     queues: u32,
-    native_xdp: bool,
-    zero_copy: bool,
+    mode: String,
     concerns: Vec<String>,
 }
 
@@ -44,13 +43,8 @@ fn check(device: &str) -> Check {
 }
 
 fn read(name: &'static str, report: &Report) -> Check {
-    let Report { device, driver, mtu, queues, concerns, .. } = report;
-    let xdp = match (report.zero_copy, report.native_xdp) {
-        (true, _) => "XDP in the driver, without copies",
-        (false, true) => "XDP in the driver, with copies",
-        (false, false) => "generic XDP",
-    };
-    let found = format!("{device}: driver {driver}, MTU {mtu}, queues {queues}, {xdp}");
+    let Report { device, driver, mtu, queues, mode, concerns } = report;
+    let found = format!("{device}: driver {driver}, MTU {mtu}, queues {queues}, by {mode}");
     if concerns.is_empty() {
         return Check::ok(name, found);
     }

@@ -19,6 +19,9 @@ impl Worker {
             self.refresh_neighbours();
             return Ok(false);
         }
+        if self.devices.iter().any(|device| changes.iter().any(|change| device.is_ended_by(change))) {
+            return Err(Error::InletGone);
+        }
         let concerned: Vec<u32> = self
             .conns
             .iter()
