@@ -85,7 +85,26 @@ impl fmt::Display for Concern {
             Concern::LocalPeer => {
                 f.write_str("its peer is on this host: checksums can be incomplete, and segments joined")
             }
-            Concern::Program => f.write_str("it has an XDP program"),
+            Concern::Program => f.write_str("it has an XDP program, beside which the stack's cannot be attached"),
+        }
+    }
+}
+
+impl Concern {
+    /// What to do about it. `device`: the name of the device.
+    pub fn advice(&self, device: &str) -> String {
+        match self {
+            Concern::Down => format!("`ip link set {device} up`"),
+            Concern::NotEthernet => "name the device below it, by which Ethernet frames leave".into(),
+            Concern::PortOf { controller } => format!("name {controller}, by which the kernel sends"),
+            Concern::Virtual { .. } => {
+                "name it if the connections' route leads to it: `ip route get ADDRESS` says so".into()
+            }
+            Concern::Below { device: above } => format!("name {above} as well, or its connections stay with the kernel"),
+            Concern::Lro => format!("`ethtool -K {device} lro off`"),
+            Concern::StripsVlan => format!("if there are VLANs, `ethtool -K {device} rxvlan off`"),
+            Concern::LocalPeer => "nothing, if it leads to a container or a test; the stack completes and splits them".into(),
+            Concern::Program => format!("`bpftool net` says whose it is; `ip link set dev {device} xdp off` detaches it"),
         }
     }
 }

@@ -24,9 +24,10 @@ pub fn check(devices: &[String], as_json: bool) -> ExitCode {
 fn json(report: &Report) -> serde_json::Value {
     let Report { name, driver, mtu, queues, has_native, has_zero_copy, program, .. } = report;
     let concerns: Vec<String> = report.concerns.iter().map(ToString::to_string).collect();
+    let advice: Vec<String> = report.concerns.iter().map(|concern| concern.advice(name)).collect();
     serde_json::json!({
         "device": name, "driver": driver, "mtu": mtu, "queues": queues, "native_xdp": has_native,
-        "zero_copy": has_zero_copy, "xdp_program": program, "concerns": concerns,
+        "zero_copy": has_zero_copy, "xdp_program": program, "concerns": concerns, "advice": advice,
     })
 }
 
@@ -40,7 +41,7 @@ fn text(report: &Report) -> String {
     };
     let mut out = format!("{name}: driver {driver}, MTU {mtu}, receive queues {queues}, XDP {xdp}\n");
     for concern in &report.concerns {
-        out += &format!("  concern: {concern}\n");
+        out += &format!("  concern: {concern}; {}\n", concern.advice(name));
     }
     out
 }
