@@ -93,9 +93,8 @@ def the_doctor_knows_devices(hosts, seed):
     must("driver veth" in check["found"] and "queues 1" in check["found"] and "its peer is on this host" in check["found"], check)
     must(check["verdict"] == "limited" and "a container" in check["advice"], check)
     host.namespace.ip("link add name bridge0 type bridge")
-    host.namespace.ip("link add name vlan7 link bridge0 type vlan id 7")
     check = doctor(host, "bridge0")
-    for found, advice in ("it is down", "ip link set bridge0 up"), ("vlan7 is on top of it", "name vlan7 as well"):
+    for found, advice in ("it is down", "ip link set bridge0 up"), ("a bridge device", "ip route get ADDRESS"):
         must(found in check["found"] and advice in check["advice"], check)
     host.start_stack()
     check = doctor(host, host.device)

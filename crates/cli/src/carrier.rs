@@ -123,8 +123,11 @@ fn text(explained: &Explained) -> String {
         let name = line.name.clone().unwrap_or_else(|| "-".into());
         table.row([name, line.local.clone(), line.remote.clone(), carriers(line.carriers), reason, line.why.clone()]);
     }
-    let mut out =
-        if explained.connections.is_empty() { "No connection is offered or carried\n".into() } else { table.to_string() };
+    let mut out = if explained.connections.is_empty() {
+        "No connection is offered or carried\n".into()
+    } else {
+        table.to_string()
+    };
     if !explained.reasons.is_empty() {
         let mut table = Table::new(&["REASON", ">COUNT", "MEANING"]);
         for (name, count) in &explained.reasons {
@@ -145,8 +148,13 @@ mod tests {
     use sidestep_broker::status::{Process, Stack};
 
     fn status() -> Status {
-        let way = |carrier, reason: Option<&str>| Direction { carrier, reason: reason.map(Into::into), ..Direction::default() };
-        let connection = |id: &str, pids, directions| Connection { id: id.into(), pids, directions, ..Connection::default() };
+        let way = |carrier, reason: Option<&str>| Direction {
+            carrier,
+            reason: reason.map(Into::into),
+            ..Direction::default()
+        };
+        let connection =
+            |id: &str, pids, directions| Connection { id: id.into(), pids, directions, ..Connection::default() };
         let waiting = |remote: &str, passive, declined: Option<&str>| Waiting {
             pid: 7,
             remote: remote.into(),
@@ -162,7 +170,11 @@ mod tests {
                 connection("2.0", [7, 8], [way(Carrier::Ring, None), way(Carrier::Ring, None)]),
                 connection("3.0", [8, 6], [way(Carrier::Ring, None), way(Carrier::Kernel, Some("bulk"))]),
             ],
-            waiting: vec![waiting("a", false, Some("kernel-only")), waiting("b", true, None), waiting("c", false, None)],
+            waiting: vec![
+                waiting("a", false, Some("kernel-only")),
+                waiting("b", true, None),
+                waiting("c", false, None),
+            ],
             stack: Stack { pid: Some(9), ..Stack::default() },
             ..Status::default()
         }

@@ -100,11 +100,17 @@ impl Concern {
             Concern::Virtual { .. } => {
                 "name it if the connections' route leads to it: `ip route get ADDRESS` says so".into()
             }
-            Concern::Below { device: above } => format!("name {above} as well, or its connections stay with the kernel"),
+            Concern::Below { device: above } => {
+                format!("name {above} as well, or its connections stay with the kernel")
+            }
             Concern::Lro => format!("`ethtool -K {device} lro off`"),
             Concern::StripsVlan => format!("if there are VLANs, `ethtool -K {device} rxvlan off`"),
-            Concern::LocalPeer => "nothing, if it leads to a container or a test; the stack completes and splits them".into(),
-            Concern::Program => format!("`bpftool net` says whose it is; `ip link set dev {device} xdp off` detaches it"),
+            Concern::LocalPeer => {
+                "nothing, if it leads to a container or a test; the stack completes and splits them".into()
+            }
+            Concern::Program => {
+                format!("`bpftool net` says whose it is; `ip link set dev {device} xdp off` detaches it")
+            }
         }
     }
 }

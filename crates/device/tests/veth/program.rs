@@ -121,7 +121,14 @@ fn what_is_inside_of_a_tunnel_passes() {
         ("GRE", around(47, &[&[0, 0, 8, 0][..], &inside].concat())),
         ("GRE around Ethernet", around(47, &[&[0, 0, 0x65, 0x58][..], &ethernet(&inside)].concat())),
         ("ESP", around(50, &inside)),
-        ("AH", around(51, &[&[6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &inside[20..]].concat())),
+        (
+            "AH",
+            around(
+                51,
+                &[&[6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &inside[20..]]
+                    .concat(),
+            ),
+        ),
         ("VXLAN", datagram(four(), [40000, 4789], &vxlan)),
         ("VXLAN by IPv6", datagram(six(), [40000, 4789], &vxlan)),
         ("VXLAN between the connection's ports", datagram(four(), [4000, 80], &vxlan)),
