@@ -1,12 +1,10 @@
 """What connections between two hosts must survive. Every byte is compared, and each case says how many connections the stacks must
 have taken."""
 
-import json
 import os
 import random
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -90,16 +88,6 @@ def peers_and_ports_that_are_left_out(hosts, seed):
 
 
 @case
-def the_doctor_knows_devices(hosts, seed):
-    """It says what a device can do, and what speaks against it; `seed` changes nothing."""
-    words = hosts.server.around([hosts.stack_program.with_name("sidestep"), "doctor", "--json", "--device", hosts.server.device])
-    said = json.loads(subprocess.run(words, capture_output=True, text=True, env=hosts.env).stdout)
-    found = [check["found"] for check in said["machine"] if check["name"] == "stack's device"]
-    if len(found) != 1 or any(what not in found[0] for what in ("driver veth", "by tc ingress", "its peer is on this host")):
-        raise Failure(f"{found}")
-
-
-@case
 def two_devices(hosts, seed):
     """One connection by each cable."""
     for host, number in ((hosts.client, 1), (hosts.server, 2)):
@@ -113,12 +101,21 @@ def two_devices(hosts, seed):
     must_have_taken(hosts.server, 7)
 
 
+# Of linux/in.h and asm-generic/socket.h.
+MINIMUM_TTL = "--option", "0.21=1"
+MARK, PACING = ("--option", "1.36=7"), ("--option", "1.47=1000000000")
+
+
 @case
 def options_that_only_the_kernel_serves(hosts, seed):
-    """IP_MINTTL: the kernel drops packets that have passed a router."""
+    """IP_MINTTL: the kernel drops packets that have passed a router. SO_MARK: rules may choose another way. SO_MAX_PACING_RATE."""
     hosts.server.start_stack()
-    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed, serve=("--minimum-ttl", "1"))
-    must_have_counted(hosts.server, "kernel-only")
+    counted = [0]
+    for option in (MINIMUM_TTL, MARK, PACING):
+        exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed, serve=option)
+        counted.append(hosts.server.status()["reasons"].get("kernel-only", 0))
+        if counted[-1] == counted[-2]:
+            raise Failure(f"{option}: kernel-only was not counted")
     must_have_taken(hosts.server, 0)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hosts import cases, hostile, impaired, untaken  # noqa: F401 - they list their cases
+from hosts import cases, congestion, hostile, impaired, mesh, told, tunnels, untaken  # noqa: F401 - they list their cases
 from hosts.registry import CASES
 from testkit import console
 from testkit.failure import Failure

@@ -98,6 +98,32 @@ impl fmt::Display for Concern {
     }
 }
 
+impl Concern {
+    /// What to do about it. `device`: the name of the device.
+    pub fn advice(&self, device: &str) -> String {
+        match self {
+            Concern::Down => format!("`ip link set {device} up`"),
+            Concern::NotEthernet => "name the device below it, by which Ethernet frames leave".into(),
+            Concern::PortOf { controller } => format!("name {controller}, by which the kernel sends"),
+            Concern::Virtual { .. } => {
+                "name it if the connections' route leads to it: `ip route get ADDRESS` says so".into()
+            }
+            Concern::Below { device: above } => {
+                format!("name {above} as well, or its connections stay with the kernel")
+            }
+            Concern::Lro => format!("`ethtool -K {device} lro off`"),
+            Concern::StripsVlan => format!("if there are VLANs, `ethtool -K {device} rxvlan off`"),
+            Concern::LocalPeer => {
+                "nothing, if it leads to a container or a test; the stack completes and splits them".into()
+            }
+            Concern::Generic => "`modprobe tun`, and let the stack open /dev/net/tun".into(),
+            Concern::Program => {
+                format!("`bpftool net` says whose it is; `ip link set dev {device} xdp off` detaches it")
+            }
+        }
+    }
+}
+
 impl Report {
     /// Whether it is one end of a veth pair.
     pub fn is_veth(&self) -> bool {

@@ -51,6 +51,7 @@ mod take;
 pub use examine::{NotTaken, examine};
 pub use give_back::{Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, is_parked, send_behind};
 pub use kernel::CallError;
+pub use profile::profile;
 pub use saved::{Keepalive, Saved};
 pub use state::{Path, Profile, Scales, State, Taken, TimestampClock, Window};
 pub use take::{TakeError, prepare, take, take_prepared, undo};

@@ -23,6 +23,8 @@ pub struct Carried {
     pace: Pace,
     /// Bytes have arrived of which the program has not been told. It is told after all frames of a turn, and so wakes up once.
     has_arrived: bool,
+    /// A segment has come that fits. Until then the frames of these addresses may be another connection's.
+    is_proved: bool,
     /// A segment's bytes on their way from the ring into a frame.
     scratch: Vec<u8>,
 }
@@ -76,6 +78,7 @@ impl Carried {
             queued,
             pace: Pace::default(),
             has_arrived: false,
+            is_proved: false,
             scratch: Vec::new(),
         };
         if carried.queued.is_empty() {
@@ -96,7 +99,8 @@ impl Carried {
         let saved = sidestep_repair::prepare(&subject.socket).map_err(Cause::Take)?;
         record.begin_taking(&saved);
         program.set_parked(true);
-        let taken = sidestep_repair::take_prepared(&subject.socket, saved).map_err(Cause::Take)?;
+        let mut taken = sidestep_repair::take_prepared(&subject.socket, saved).map_err(Cause::Take)?;
+        taken.state.remote = subject.remote;
         let carried = Self::resumed(&taken, subject, program.ring_size(), now);
         if carried.is_err() {
             // Nothing has moved since, so the kernel goes on as it was.
@@ -137,9 +141,11 @@ impl Carried {
             Verdict::Accepted(arrival) => {
                 arrival.commit(&mut Store { program: &self.program, record: &self.record, rcv_nxt })
             }
-            Verdict::Discarded(_) => return Ok(()),
+            Verdict::Discarded(_) if self.is_proved => return Ok(()),
+            Verdict::Discarded(_) => return Err(Cause::Stranger),
             Verdict::Returned(why) => return Err(Cause::Segment(why)),
         };
+        self.is_proved = true;
         if arrived.acknowledged > 0 {
             self.acknowledged(arrived.acknowledged as usize)?;
         }

@@ -25,9 +25,11 @@ pub fn check(devices: &[String], as_json: bool) -> ExitCode {
 fn json(report: &Report) -> serde_json::Value {
     let Report { name, driver, mtu, queues, has_native, has_zero_copy, program, .. } = report;
     let concerns: Vec<String> = report.concerns.iter().map(ToString::to_string).collect();
+    let advice: Vec<String> = report.concerns.iter().map(|concern| concern.advice(name)).collect();
     serde_json::json!({
         "device": name, "driver": driver, "mtu": mtu, "queues": queues, "native_xdp": has_native,
         "zero_copy": has_zero_copy, "mode": mode(report), "xdp_program": program, "concerns": concerns,
+        "advice": advice,
     })
 }
 
@@ -43,7 +45,7 @@ fn text(report: &Report) -> String {
     let driver = if driver.is_empty() { "unknown" } else { driver };
     let mut out = format!("{name}: driver {driver}, MTU {mtu}, receive queues {queues}, by {}\n", mode(report));
     for concern in &report.concerns {
-        out += &format!("  concern: {concern}\n");
+        out += &format!("  concern: {concern}; {}\n", concern.advice(name));
     }
     out
 }

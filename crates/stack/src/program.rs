@@ -149,7 +149,7 @@ impl Program {
     pub fn waiting(&mut self) -> Result<usize, Cause> {
         match self.rx.next(self.link.incoming(self.slot))? {
             Read::Ring(n) => Ok(n),
-            Read::Kernel(_) | Read::Copies => Err(Cause::Left),
+            Read::Kernel(_) | Read::Copies => Err(Cause::LeftRings),
         }
     }
 
@@ -169,7 +169,7 @@ impl Program {
     pub fn release(&mut self, n: usize) -> Result<u64, Cause> {
         let half = self.link.incoming(self.slot);
         if self.rx.took_ring(half, n)? == Advance::Frozen {
-            return Err(Cause::Left);
+            return Err(Cause::LeftRings);
         }
         let left = self.rx.unread(half);
         if space::grant(half.writer, left, half.size) {
@@ -182,7 +182,7 @@ impl Program {
     /// Number of bytes to the program that it has not read.
     pub fn unread(&mut self) -> Result<u64, Cause> {
         self.tx.poll(self.link.outgoing(self.slot))?;
-        if self.tx.in_ring() { Ok(self.tx.unread()) } else { Err(Cause::Left) }
+        if self.tx.in_ring() { Ok(self.tx.unread()) } else { Err(Cause::LeftRings) }
     }
 
     /// Copies bytes behind those that the program can read, at this distance from them. There is room.
@@ -194,7 +194,7 @@ impl Program {
     pub fn publish(&mut self, n: usize) -> Result<u64, Cause> {
         self.tx.put_ring(self.link.outgoing(self.slot), n)?;
         counters::set_ring_tx(self.counters(), self.tx.ring);
-        if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::Left) }
+        if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::LeftRings) }
     }
 
     /// The positions of both directions: of the program's first byte that is not released, and after the last one that it can read.

@@ -60,6 +60,7 @@ fn expected(wire: &Wire, ends: [&str; 2]) -> Path {
         mtu: 1500,
         link_mtu: 1500,
         neighbour: Freshness::Confirmed,
+        is_own: true,
     }
 }
 
@@ -113,6 +114,7 @@ fn the_path_of_a_pods_packets_is_the_one_that_the_node_forwards_them_by() {
     for ends in [["10.1.0.7", "10.0.0.2"], ["fd01::7", "fd00::2"]] {
         let path = found(&wire, ends);
         assert_eq!((path.device, path.source, path.destination), (index(&wire), HERE, THERE));
+        assert!(!path.is_own);
     }
 }
 

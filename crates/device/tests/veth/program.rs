@@ -143,6 +143,37 @@ fn frames_of_taken_connections_are_delivered_and_others_pass() {
     }
 }
 
+/// Inside there may be the same addresses and ports: of another network.
+#[test]
+fn what_is_inside_of_a_tunnel_passes() {
+    let mut object = MaybeUninit::uninit();
+    let skeleton = load(&mut object);
+    take(&skeleton, 0);
+    let inside = taken(four(), b"x");
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet(&inside)].concat();
+    let cases = [
+        ("IPIP", around(4, &inside)),
+        ("IPIP around IPv6", around(41, &taken(six(), b"x"))),
+        ("GRE", around(47, &[&[0, 0, 8, 0][..], &inside].concat())),
+        ("GRE around Ethernet", around(47, &[&[0, 0, 0x65, 0x58][..], &ethernet(&inside)].concat())),
+        ("ESP", around(50, &inside)),
+        (
+            "AH",
+            around(
+                51,
+                &[&[6, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &inside[20..]]
+                    .concat(),
+            ),
+        ),
+        ("VXLAN", datagram(four(), [40000, 4789], &vxlan)),
+        ("VXLAN by IPv6", datagram(six(), [40000, 4789], &vxlan)),
+        ("VXLAN between the connection's ports", datagram(four(), [4000, 80], &vxlan)),
+    ];
+    for (name, packet) in cases {
+        assert_eq!(run(&skeleton, &ethernet(&packet)), PASS, "{name}");
+    }
+}
+
 #[test]
 fn connections_of_a_vlan_are_told_from_untagged_ones() {
     let mut object = MaybeUninit::uninit();

@@ -95,11 +95,11 @@ impl Worker {
             }
             Stage::Diverted(program, _, grace, since) => {
                 program.check_wish()?;
-                let since = *since;
-                if self.grace.has_passed(*grace) && program.begin(socket)? {
+                let (since, has_passed) = (*since, self.grace.has_passed(*grace));
+                if has_passed && program.begin(socket)? {
                     conn.change(|program, record| Stage::Entering(program, record, time));
                 } else if time > since + PATIENCE {
-                    return Err(Cause::Slow);
+                    return Err(if has_passed { Cause::Slow } else { Cause::Busy });
                 }
             }
             Stage::Entering(program, _, since) => {
