@@ -201,7 +201,7 @@ impl Carried {
     pub fn give_back(&mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
         let Carried { program, connection, record, kept, queued, .. } = self;
         let (progress, queued) = (connection.saved().progress, queued.clone());
-        Handover { program, record, kept: *kept, progress, queued }.run(socket)
+        Handover { program, record, kept: *kept, progress, queued, found: None }.run(socket)
     }
 
     /// The program and the record, once the connection is given back.
