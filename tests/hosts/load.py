@@ -35,10 +35,14 @@ class Driven:
         self.lines = self.driver.makefile("rw")
 
     def ask(self, do, **command):
-        self.lines.write(json.dumps({"do": do, **command}) + "\n")
-        self.lines.flush()
-        if not (line := self.lines.readline()):
-            raise Failure(f"the {self.process.role} has ended:\n{self.process.tail()}")
+        try:
+            self.lines.write(json.dumps({"do": do, **command}) + "\n")
+            self.lines.flush()
+            line = self.lines.readline()
+        except OSError as error:
+            line = f"{error}: "
+        if not line.startswith("{") and line != "null\n":
+            raise Failure(f"the {self.process.role} does not answer: {line}\n{self.process.tail()}")
         return json.loads(line)
 
     def report(self, **how):

@@ -132,7 +132,10 @@ class Control:
             self.lines.write(json.dumps(answer) + "\n")
             self.lines.flush()
         else:
-            sys.exit()
+            self.over("eof")
+
+    def over(self, _):
+        sys.exit()
 
 
 # --- the server --------------------------------------------------------------------------------------------------------------
