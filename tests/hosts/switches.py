@@ -58,3 +58,18 @@ def forced_switches(hosts, seed):
 @case(more=True)
 def many_switches(hosts, seed):
     switch(hosts, seed, 256, 1000)
+
+
+@case
+def programs_killed_while_the_kernel_carries(hosts, seed):
+    """Each peer learns it, although the stack has a copy of the socket, and would carry the connection again later."""
+    scene = Switching(hosts, seed, 32)
+    for host, kill in ((hosts.client, scene.load.kill_client), (hosts.server, scene.load.kill_server)):
+        scene.must_carry(host, FEW, renewed=FEW)
+        host.command("detach", "--all")
+        until(lambda host=host: not scene.by_stack(host), "all connections to be given back", PATIENCE)
+        scene.load.mark()
+        kill()
+        host.command("attach", "--all")
+        scene.load.recovered()
+    scene.end()

@@ -137,3 +137,8 @@ pub fn is_away(slot: &Slot) -> bool {
 pub fn set_released(slot: &Slot, side: usize) {
     slot.side[side].released.store(1, SeqCst);
 }
+
+/// Whether side `side` has released the slot, or has died.
+pub fn is_released(slot: &Slot, side: usize) -> bool {
+    slot.side[side].released.load(SeqCst) != 0
+}

@@ -65,9 +65,10 @@ impl Program {
         !self.link.outgoing(self.slot).is_unwanted() && !slot::is_held(slot) && !slot::is_away(slot)
     }
 
-    /// What the program wants.
+    /// What the program wants. One that was killed has wished for nothing, and while the kernel carries its connection nothing but
+    /// the released slot tells its end.
     pub fn wish(&self) -> Wish {
-        slot::wished(self.link.slot(self.slot))
+        if self.link.is_released(self.slot) { Wish::Slot } else { slot::wished(self.link.slot(self.slot)) }
     }
 
     /// The program has had its socket: its wish is fulfilled.

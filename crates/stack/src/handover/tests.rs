@@ -5,6 +5,7 @@
 mod common;
 
 use super::*;
+use crate::cause::Cause;
 use crate::ledger::Ledger;
 use crate::mapping::Mapping;
 use crate::memory;
@@ -223,4 +224,13 @@ fn restored(ledger: OwnedFd, memory: &OwnedFd, socket: impl AsFd) {
     let record = Record::new(Rc::new(Ledger::open(ledger).expect("the ledger")), 0);
     restore(&record, Rc::new(link(memory, STACK)), SLOT, socket.as_fd()).expect("restore");
     assert_eq!(record.stage(), Stage::Free);
+}
+
+#[test]
+fn a_program_that_is_killed_has_left_whoever_carries_its_connection() {
+    let memory = memory_of_a_link();
+    let program = Program::new(Rc::new(link(&memory, STACK)), SLOT);
+    assert!(program.check_wish().is_ok());
+    slot::set_released(link(&memory, STACK).slot(SLOT), PROGRAM as usize);
+    assert!(matches!(program.check_wish(), Err(Cause::Left)));
 }
