@@ -16,6 +16,8 @@ MORTAL_PORT = PORT + 1
 # What a program may learn of a peer that is killed: the kernel says no other things.
 ENDS = {"eof", "ECONNRESET", "EPIPE"}
 NOBODY_LISTENS = "connect: ECONNREFUSED"
+# What a program may learn of a connection that it makes while a device is down.
+NO_WAY = {"connect: ENETUNREACH", "connect: EHOSTUNREACH"}
 PATIENCE = 30
 
 
@@ -147,7 +149,7 @@ class Load:
                 must_be_ends([how for _, how in server.report()["ended"]], {"eof"})  # as its client closes
             said = [client.report(since=up or self.since, clip=bool(up)) for client in (self.client, self.mortal_client)]
             for one in said:
-                must_be_ends([how for _, how in one["ended"]], set())
+                must_be_ends([how for _, how in one["ended"]], NO_WAY if up else set())
                 gaps.update(one["gaps"])
             behind[:] = [number for one in said for number in one["behind"]]
             return not behind and sum(one["open"] for one in said) == self.connections

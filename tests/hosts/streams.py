@@ -240,7 +240,7 @@ class Call(End):
         self.chosen = random.Random(number)
         self.due, self.answers = 0, []
         self.awaited = WRITE
-        self.socket.connect_ex((client.address, to))
+        self.failed = self.socket.connect_ex((client.address, to))
         client.selector.register(self.socket, WRITE, self)
 
     def ready(self, _):
@@ -259,8 +259,9 @@ class Call(End):
         self.send()
 
     def connected(self):
-        if failed := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            raise OSError(failed, "connect")
+        failed = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if failed or self.failed not in (0, errno.EINPROGRESS):
+            raise OSError(failed or self.failed, "connect")
         self.is_open, self.port = True, self.socket.getsockname()[1]
         self.unsent = NUMBER.pack(self.number)
         self.ask()

@@ -19,6 +19,8 @@ pub struct Subject {
     pub device: usize,
     /// Routers of this host on the packets' way: 1 if the socket is in another network namespace than the device.
     pub routers: u8,
+    /// The path may have changed since it was resolved: [`Subject::refresh`] it before the connection is carried.
+    pub is_stale: bool,
 }
 
 /// Why the stack does not carry it.
@@ -69,14 +71,14 @@ impl Subject {
         let path = path::resolve(local.ip().to_canonical(), remote.ip().to_canonical())?;
         let device = position(devices, &path)?;
         let routers = u8::from(tcp::namespace(socket.as_raw_fd()) != namespace);
-        Ok(Subject { socket, local, remote, path, device, routers })
+        Ok(Subject { socket, local, remote, path, device, routers, is_stale: false })
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
     pub fn refresh(&mut self, devices: &[u32]) -> Result<(), Declined> {
         sidestep_repair::examine(self.socket.as_fd())?;
         let path = path::resolve(self.local.ip().to_canonical(), self.remote.ip().to_canonical())?;
-        (self.path, self.device) = (path, position(devices, &path)?);
+        (self.path, self.device, self.is_stale) = (path, position(devices, &path)?, false);
         Ok(())
     }
 }
