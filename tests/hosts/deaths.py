@@ -12,7 +12,7 @@ from testkit.wait import until
 CONNECTIONS = 256
 SHARE = 64  # of these a host's stack must carry before it is killed, or the round would prove nothing
 RENEWED = 128  # connections at a time, if it does not
-SLOW = 250  # milliseconds: longer waits are not due to a death, for 99 of 100 connections
+SLOW = 250  # milliseconds: a death lets 99 of 100 connections wait no longer than this, beside what they wait without any
 
 
 class Deaths(Scene):
@@ -127,9 +127,10 @@ def rounds_of_deaths(hosts, seed, rounds):
             print(f"figure: {name:18} {row['rounds']:4} rounds {row['connections']:6} waits: p50 {row['p50']:4.0f} "
                   f"p99 {row['p99']:5.0f} max {row['max']:5.0f} ms", flush=True)
     scene.end()
-    slow = {name: round(row["p99"]) for name, row in rows.items() if KINDS[name].quick and row["p99"] >= SLOW}
+    usual = rows["nothing"]["p99"]
+    slow = {name: round(row["p99"]) for name, row in rows.items() if KINDS[name].quick and row["p99"] >= usual + SLOW}
     if slow:
-        raise Failure(f"1 of 100 connections waited longer than {SLOW} ms: {json.dumps(slow)}")
+        raise Failure(f"1 of 100 connections waited longer than {SLOW} ms: {json.dumps(slow)}; with no death {usual:.0f} ms")
 
 
 @case

@@ -18,7 +18,7 @@ ENDS = {"eof", "ECONNRESET", "EPIPE"}
 NOBODY_LISTENS = "connect: ECONNREFUSED"
 # What a program may learn of a connection that it makes while a device is down.
 NO_WAY = {"connect: ENETUNREACH", "connect: EHOSTUNREACH"}
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Driven:

@@ -8,7 +8,7 @@ from hosts.load import Load
 from testkit.failure import Failure
 from testkit.wait import until
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Scene:

@@ -20,7 +20,8 @@ struct Connection {
     to_far: Expected,
 }
 
-/// Bytes in both queues, and options that must be restored. The gate is closed.
+/// Bytes in both queues, of which the send queue holds more than the program wants by now, and options that must be restored. The
+/// gate is closed.
 fn connection(wire: Wire) -> Connection {
     let (near, far) = wire.connect(&USUAL);
     near.set_nonblocking(true).expect("O_NONBLOCK");
@@ -32,6 +33,7 @@ fn connection(wire: Wire) -> Connection {
     until("the bytes arrive", || raw::unread(&near) == 3001);
     wire.close();
     to_far.write_until_full(&near);
+    raw::set_int(&near, SOL_SOCKET, libc::SO_SNDBUF, 5000);
     Connection { wire, near, far, to_near, to_far }
 }
 

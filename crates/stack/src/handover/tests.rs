@@ -27,15 +27,23 @@ const PROGRAM: u32 = 0;
 const STACK: u32 = 1;
 /// Bytes that each end has sent by kernel before the connection was taken.
 const BEFORE: usize = 700;
-/// Bytes that the stack has received, and of these, what the program has read.
-const RECEIVED: usize = 20_000;
+/// Bytes that the stack has received, no more than a kernel sends at once, and of these, what the program has read.
+const RECEIVED: usize = 12_000;
 const READ: usize = 6001;
 /// Bytes of the program that the stack has not sent: more than the socket's send buffer takes.
 const WRITTEN: usize = 40_000;
 const SEND_BUFFER: i32 = 5000;
 
+/// Whether the program has left the ring that it reads: the kernel gets what it has not read. Otherwise it reads on there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reads {
+    Kernel,
+    Ring,
+}
+
 /// A connection that a worker has carried.
 struct Scene {
+    reads: Reads,
     wire: Wire,
     near: TcpStream,
     far: TcpStream,
@@ -90,16 +98,18 @@ impl ProgramsEnd {
     }
 
     /// Both directions are the kernel's, and the ring has no byte left for it.
-    fn is_on_the_kernel(&mut self) -> bool {
+    fn must_be_on_the_kernel(&mut self) {
         let (incoming, outgoing) = (self.link.incoming(SLOT), self.link.outgoing(SLOT));
+        let read = self.rx.next(incoming);
+        assert!(matches!(read, Ok(Read::Kernel(_))), "{read:?}");
         self.tx.poll(outgoing).expect("no violation");
-        matches!(self.rx.next(incoming), Ok(Read::Kernel(_))) && self.tx.next(outgoing, 1) == Ok(Write::Kernel)
+        assert_eq!(self.tx.next(outgoing, 1), Ok(Write::Kernel));
     }
 }
 
 impl Scene {
     /// Returns the worker's end, too, with what it gives to the kernel.
-    fn new() -> (Scene, Program, Record, Kept, Progress) {
+    fn new(reads: Reads) -> (Scene, Program, Record, Kept, Progress) {
         let wire = Wire::shaped(&USUAL);
         let (near, far) = wire.connect(&USUAL);
         raw::set_int(&near, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
@@ -115,7 +125,7 @@ impl Scene {
         wire.close();
         let (record, kept, progress) = carried(&mut program, &ledger, &near);
         let ledger = copy(ledger.file());
-        let mut scene = Scene { wire, near, far, to_near, to_far, memory, ledger, end, buffers };
+        let mut scene = Scene { reads, wire, near, far, to_near, to_far, memory, ledger, end, buffers };
         let progress = scene.use_rings(&mut program, &record, progress);
         (scene, program, record, kept, progress)
     }
@@ -131,6 +141,9 @@ impl Scene {
         let read = self.end.read(READ);
         assert!(read == bytes[..READ]);
         self.to_near.read += READ as u64;
+        if self.reads == Reads::Kernel {
+            self.end.rx.freeze(self.end.link.incoming(SLOT)).expect("it leaves");
+        }
         self.end.write(&self.to_far.bytes(self.to_far.written, WRITTEN));
         self.to_far.written += WRITTEN as u64;
         progress
@@ -138,9 +151,17 @@ impl Scene {
 
     /// Kernel and program go on where the stack has ended, with every byte.
     fn check(mut self) {
-        assert!(self.end.is_on_the_kernel());
+        let rest = RECEIVED - READ;
+        match self.reads {
+            Reads::Kernel => assert_eq!(raw::unread(&self.near), rest as u64),
+            Reads::Ring => {
+                assert!(self.end.read(rest) == self.to_near.bytes(self.to_near.read, rest));
+                self.to_near.read += rest as u64;
+                assert_eq!(raw::unread(&self.near), 0);
+            }
+        }
+        self.end.must_be_on_the_kernel();
         assert_eq!(slot::parked(self.end.link.slot(SLOT)) % 2, 0, "the program may use its socket");
-        assert_eq!(raw::unread(&self.near), (RECEIVED - READ) as u64);
         assert_eq!(raw::unacknowledged(&self.near), WRITTEN as u64);
         assert_eq!(Buffers::read(&self.near), Ok(self.buffers));
         no_error(&self.near);
@@ -195,17 +216,27 @@ fn carried(program: &mut Program, ledger: &Rc<Ledger>, near: &TcpStream) -> (Rec
 
 #[test]
 fn the_worker_hands_over_both_queues() {
-    let (scene, mut program, record, kept, progress) = Scene::new();
-    let mut handover =
-        Handover { program: &mut program, record: &record, kept, progress, queued: Vec::new(), found: None };
-    handover.run(scene.near.as_fd()).expect("hand over");
-    scene.check();
+    for reads in [Reads::Kernel, Reads::Ring] {
+        let (scene, mut program, record, kept, progress) = Scene::new(reads);
+        let mut handover =
+            Handover { program: &mut program, record: &record, kept, progress, queued: Vec::new(), found: None };
+        handover.run(scene.near.as_fd()).expect("hand over");
+        scene.check();
+    }
 }
 
 #[test]
 fn whoever_is_killed_before_any_call_the_next_one_hands_over() {
+    for reads in [Reads::Kernel, Reads::Ring] {
+        let deaths = deaths_until_it_is_done(reads);
+        assert!(deaths > 25, "only {deaths} calls");
+    }
+}
+
+/// Returns the number of calls.
+fn deaths_until_it_is_done(reads: Reads) -> usize {
     for deaths in 0.. {
-        let (scene, ..) = Scene::new();
+        let (scene, ..) = Scene::new(reads);
         let (ledger, memory, socket) = (copy(&scene.ledger), copy(&scene.memory), copy(&scene.near));
         let has_died = die_before(deaths, move || restored(ledger, &memory, &socket));
         if has_died {
@@ -213,10 +244,10 @@ fn whoever_is_killed_before_any_call_the_next_one_hands_over() {
         }
         scene.check();
         if !has_died {
-            assert!(deaths > 25, "only {deaths} calls");
-            return;
+            return deaths;
         }
     }
+    unreachable!("finitely many calls")
 }
 
 /// What a keeper, or a standby, does for the connection.

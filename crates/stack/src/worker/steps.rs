@@ -128,19 +128,26 @@ impl Worker {
             Err(failed) => {
                 let (stage, cause) = match *failed {
                     NotCarried::Kernel(program, record, cause) => (Stage::Entering(*program, record, since), cause),
-                    NotCarried::Emptied(carried, cause) => (Stage::Carried(carried), cause),
+                    NotCarried::Emptied(carried, cause) => {
+                        self.count_taken();
+                        (Stage::Carried(carried), cause)
+                    }
                 };
                 conn.stage = stage;
                 return Err(cause);
             }
         };
         conn.taken_at = time;
-        self.totals.taken += 1;
-        self.count(page::count_upgraded);
+        self.count_taken();
         let received = receive_held(&mut carried, &mut conn.held, time);
         conn.stage = Stage::Carried(carried);
         self.due.insert(id);
         received
+    }
+
+    fn count_taken(&mut self) {
+        self.totals.taken += 1;
+        self.count(page::count_upgraded);
     }
 
     /// Waits for a packet of the connection at the device. One whose packets come by another device, or with other addresses than the
