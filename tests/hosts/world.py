@@ -1,9 +1,7 @@
 """Two hosts: network namespaces of their own on one cable, each with a broker, and a stack if it is to have one."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,11 +89,9 @@ class Host:
         """Pids of the keeper's worker and standby."""
         return [int(pid) for pid in Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()]
 
-    def kill_worker(self):
-        """Ends the worker as a crash would."""
-        worker = self.worker()
-        os.kill(worker, signal.SIGKILL)
-        until(lambda: self.worker() != worker, "another worker", 10, self.stack.must_run)
+    def another_worker(self, than):
+        """Waits for one that takes the place of this one."""
+        until(lambda: self.worker() != than, "another worker", 10, self.stack.must_run)
 
     def restored(self):
         """Number of connections that the keeper has given back in place of its workers."""

@@ -236,7 +236,7 @@ impl Carried {
         self.tell();
         let Carried { program, connection, record, kept, queued, .. } = self;
         let (progress, queued) = (connection.saved().progress, queued.clone());
-        Handover { program, record, kept: *kept, progress, queued, unread }.run(socket)
+        Handover { program, record, kept: *kept, progress, queued, unread, found: None }.run(socket)
     }
 
     /// The program and the record, once the connection is given back.

@@ -36,8 +36,8 @@ impl Link {
         self.memory.slot(slot)
     }
 
-    /// Whether the program has released the slot.
-    pub fn is_left(&self, slot: usize) -> bool {
+    /// Whether the program has released the slot, or has died, as the broker says.
+    pub fn is_released(&self, slot: usize) -> bool {
         slot::is_released(self.slot(slot), 1 - self.side)
     }
 

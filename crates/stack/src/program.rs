@@ -67,9 +67,10 @@ impl Program {
         !self.link.outgoing(self.slot).is_unwanted() && !slot::is_held(slot) && !slot::is_away(slot)
     }
 
-    /// What the program wants.
+    /// What the program wants. One that was killed has wished for nothing, and while the kernel carries its connection nothing but
+    /// the released slot tells its end.
     pub fn wish(&self) -> Wish {
-        slot::wished(self.link.slot(self.slot))
+        if self.link.is_released(self.slot) { Wish::Slot } else { slot::wished(self.link.slot(self.slot)) }
     }
 
     /// The program has had its socket: its wish is fulfilled.
@@ -80,7 +81,6 @@ impl Program {
     /// Err: the program wants something, or is gone. The broker rings for one that has ended.
     pub fn check_wish(&self) -> Result<(), Cause> {
         match self.wish() {
-            _ if self.link.is_left(self.slot) => Err(Cause::Left),
             Wish::None => Ok(()),
             Wish::Socket => Err(Cause::Wanted),
             Wish::Slot => Err(Cause::Left),

@@ -22,6 +22,8 @@ pub struct Subject {
     pub device: usize,
     /// Routers of this host on the packets' way: 1 if the socket is in another network namespace than the device.
     pub routers: u8,
+    /// The path may have changed since it was resolved: [`Subject::refresh`] it before the connection is carried.
+    pub is_stale: bool,
 }
 
 /// Why the stack does not carry it.
@@ -80,7 +82,7 @@ impl Subject {
         is_plain(&socket, path.device, is_ours)?;
         let device = position(devices, &path)?;
         let routers = u8::from(!is_ours);
-        Ok(Subject { socket, local, remote, path, device, routers })
+        Ok(Subject { socket, local, remote, path, device, routers, is_stale: false })
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
@@ -89,7 +91,7 @@ impl Subject {
         let is_ours = self.routers == 0;
         let path = way(self.local, self.remote, is_ours)?;
         is_plain(&self.socket, path.device, is_ours)?;
-        (self.path, self.device) = (path, position(devices, &path)?);
+        (self.path, self.device, self.is_stale) = (path, position(devices, &path)?, false);
         Ok(())
     }
 }

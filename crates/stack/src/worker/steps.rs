@@ -74,7 +74,7 @@ impl Worker {
                     self.timers.set(id, Some((*from).max(time + (LOOK << conn.looks))));
                     return Ok(());
                 }
-                if conn.returns > 0 {
+                if conn.returns > 0 || conn.subject.is_stale {
                     conn.subject.refresh(&self.indices())?;
                 }
                 self.observe(conn, id)?;
