@@ -4,7 +4,7 @@ use super::world::{OUTBOUND, World, any, of, program, rules};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use sidestep_broker::matching::{Matcher, Offer, Ticket, Verdict};
 use sidestep_broker::proof::identify;
-use sidestep_broker::trust::Trust;
+use sidestep_broker::trust::{Trust, Who};
 use sidestep_testkit::greeter::{Owner, PROXY, ROOT, as_owner};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -38,7 +38,7 @@ fn a_program_and_its_proxy_with_one_port_and_one_destination_are_told_apart() {
     let mut matcher = Matcher::new(Trust::of_users(0, None, &[]), false);
     let mut offer = |number, socket: &OwnedFd| {
         let ticket = Ticket { member: number, offer: number };
-        matcher.offer(Offer { ticket, facts: identify(socket).unwrap(), uid: 0, passive: false })
+        matcher.offer(Offer { ticket, facts: identify(socket).unwrap(), who: Who::user(0), passive: false })
     };
     assert_eq!(offer(1, &passed_on), Verdict::Waits);
     assert_eq!(offer(2, &accepted), Verdict::Waits, "what the proxy passes on is another connection");
