@@ -18,9 +18,10 @@ from testkit.wait import until
 
 PLAIN = Path(__file__).with_name("plain.py")
 TIMES = 4  # that each turn measures
-# A program on the device's way costs a quarter of the bulk if the kernel has to copy each frame for it.
-LEAST = 0.93
-TURNS = 4, 16  # at least, and at most
+# Of the speed without stacks. A program on the device's way costs a quarter of the bulk if the kernel has to copy each frame for it. What
+# wakes programs up takes most of a request's time, which is never twice the same on a busy machine.
+LEAST = {"byte": 0.93, "request": 0.8}
+TURNS = 4, 24  # at least, and at most
 
 
 def devices(host):
@@ -106,9 +107,10 @@ def other_connections_lose_nothing(hosts, seed):
             for what, values in way(hosts).items():
                 found[way][what] += values
         ratios = {what: median(found[measured][what]) / median(found[measured_with_stacks][what]) for what in found[measured]}
-        if turn + 1 >= least and min(ratios.values()) >= LEAST:
+        slower = [what for what, ratio in ratios.items() if ratio < LEAST[what]]
+        if turn + 1 >= least and not slower:
             break
     said = ", ".join(f"{what} {ratio:.3f}" for what, ratio in ratios.items())
     print(f"figure: other connections, with stacks: {said} of the speed without, after {turn + 1} turns", flush=True)
-    if min(ratios.values()) < LEAST:
+    if slower:
         raise Failure(f"other connections are slower with stacks: {said}")
