@@ -11,7 +11,8 @@ FEW = 8  # connections at a time, at least
 class Switching(Scene):
     def turn(self, host):
         """Gives back what the stack carries, or a part of it, as an operator wants it; and has it carried again."""
-        carried = self.must_carry(host, FEW)
+        # Each switch doubles the time until a connection is carried again. In the end others are carried sooner.
+        carried = self.must_carry(host, FEW, renewed=self.load.connections // 4)
         names, chosen = self.detach(host, carried)
         self.load.mark()
         until(lambda: not chosen & {one["id"] for one in self.by_stack(host)}, "the connections to be given back", PATIENCE)

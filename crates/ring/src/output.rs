@@ -72,7 +72,9 @@ impl Output {
         let (from, base) = (writer.ring_from.load(Ordering::Relaxed), writer.base.load(Ordering::Relaxed));
         let word = reader.head.load(Ordering::Acquire);
         let left = word & POSITION;
-        let is_left = word & FROZEN != 0 && word & COPYING == 0 && (base.max(tail.saturating_sub(size as u64))..tail).contains(&left);
+        let is_left = word & FROZEN != 0
+            && word & COPYING == 0
+            && (base.max(tail.saturating_sub(size as u64))..tail).contains(&left);
         if epoch == 0 || writer.complete.load(Ordering::Acquire) != epoch || base < from || !is_left {
             return None;
         }
