@@ -112,7 +112,8 @@ def table(waits):
     return rows
 
 
-def rounds_of_deaths(hosts, seed, rounds):
+def rounds_of_deaths(hosts, seed, rounds, judges_waits):
+    """`judges_waits`: of a few rounds on a busy machine they say nothing."""
     rounds = hosts.rounds or rounds
     scene = Deaths(hosts, seed)
     # Some that keeper and broker outlive come last: in these something could gather.
@@ -127,6 +128,11 @@ def rounds_of_deaths(hosts, seed, rounds):
             print(f"figure: {name:18} {row['rounds']:4} rounds {row['connections']:6} waits: p50 {row['p50']:4.0f} "
                   f"p99 {row['p99']:5.0f} max {row['max']:5.0f} ms", flush=True)
     scene.end()
+    if judges_waits:
+        must_be_short(rows)
+
+
+def must_be_short(rows):
     usual = rows["nothing"]["p99"]
     slow = {name: round(row["p99"]) for name, row in rows.items() if KINDS[name].quick and row["p99"] >= usual + SLOW}
     if slow:
@@ -135,9 +141,9 @@ def rounds_of_deaths(hosts, seed, rounds):
 
 @case
 def deaths(hosts, seed):
-    rounds_of_deaths(hosts, seed, 20)
+    rounds_of_deaths(hosts, seed, 20, False)
 
 
 @case(more=True)
 def many_deaths(hosts, seed):
-    rounds_of_deaths(hosts, seed, 500)
+    rounds_of_deaths(hosts, seed, 500, True)
