@@ -51,7 +51,8 @@ mod take;
 pub use buffers::Buffers;
 pub use examine::{NotTaken, examine};
 pub use give_back::{
-    Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, give_back_again, give_back_prepared, is_parked, send_behind,
+    Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, give_back_again, give_back_prepared,
+    is_parked, send_behind,
 };
 pub use kernel::CallError;
 pub use profile::profile;

@@ -219,8 +219,15 @@ fn carried(program: &mut Program, ledger: &Rc<Ledger>, near: &TcpStream) -> (Rec
 fn the_worker_hands_over_both_queues() {
     for reads in [Reads::Kernel, Reads::Ring] {
         let (scene, mut program, record, kept, progress) = Scene::new(reads);
-        let mut handover =
-            Handover { program: &mut program, record: &record, kept, progress, queued: Vec::new(), unread: Unread::ToKernel, found: None };
+        let mut handover = Handover {
+            program: &mut program,
+            record: &record,
+            kept,
+            progress,
+            queued: Vec::new(),
+            unread: Unread::ToKernel,
+            found: None,
+        };
         handover.run(scene.near.as_fd()).expect("hand over");
         scene.check();
     }
