@@ -18,8 +18,12 @@ use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
-/// The most doublings of [`LOOK`]: each look in vain is one. That makes 1.6 s: ten thousand idle connections cost next to nothing.
-const LOOKS: u32 = 13;
+/// The most doublings of [`LOOK`]: each look in vain is one. That makes 0.1 s.
+const DOUBLINGS: u32 = 9;
+/// Looks in vain, in about ten seconds, after which a connection counts as idle.
+const IDLE_LOOKS: u32 = 100;
+/// Microseconds between two looks at an idle connection: ten thousand of them cost next to nothing.
+const IDLE_LOOK: u64 = 2_000_000;
 /// Microseconds between tries to send what a program has left in its ring.
 const LEFT: u64 = 1000;
 /// The most doublings of [`LEFT`].
@@ -70,8 +74,8 @@ impl Worker {
                     return Ok(());
                 }
                 if time < *from || !program.is_ready() || !program.has_moved(socket) {
-                    conn.looks = (conn.looks + 1).min(LOOKS);
-                    self.timers.set(id, Some((*from).max(time + (LOOK << conn.looks))));
+                    conn.looks = (conn.looks + 1).min(IDLE_LOOKS);
+                    self.timers.set(id, Some((*from).max(time + until_next_look(conn.looks))));
                     return Ok(());
                 }
                 if conn.returns > 0 || conn.subject.is_stale {
@@ -88,8 +92,8 @@ impl Worker {
                     taken.add(&tuple)?;
                     conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
                 } else {
-                    conn.looks = (conn.looks + 1).min(LOOKS);
-                    self.timers.set(id, Some(time + (LOOK << conn.looks)));
+                    conn.looks = (conn.looks + 1).min(IDLE_LOOKS);
+                    self.timers.set(id, Some(time + until_next_look(conn.looks)));
                     return Ok(());
                 }
             }
@@ -274,4 +278,9 @@ impl Worker {
         self.control.release(conn.place);
         self.free.push(conn.number);
     }
+}
+
+/// Microseconds until the next look, after so many in vain.
+fn until_next_look(looks: u32) -> u64 {
+    if looks < IDLE_LOOKS { LOOK << looks.min(DOUBLINGS) } else { IDLE_LOOK }
 }
