@@ -122,11 +122,16 @@ class Stage:
         while not done or (by_stack and not self.is_carried(raw)):
             if time.monotonic() > end:
                 raise Failure("the stack has not taken the connection")
-            for _ in range(ROUNDS):
-                if not raw.exchange(chosen.randbytes(WARM_UP)):
-                    raise Failure("the program has not answered before the script began")
-            done += ROUNDS
+            done += self.exchanges(raw, chosen)
+        # The first segment by the stack must be a right one.
+        done += self.exchanges(raw, chosen) if by_stack else 0
         return done * WARM_UP
+
+    def exchanges(self, raw, chosen):
+        for _ in range(ROUNDS):
+            if not raw.exchange(chosen.randbytes(WARM_UP)):
+                raise Failure("the program has not answered before the script began")
+        return ROUNDS
 
     def end_of(self, raw):
         try:

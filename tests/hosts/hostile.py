@@ -26,7 +26,7 @@ def hostile_peers(hosts, seed):
 
 @case
 def frames_that_are_dropped_or_go_back_are_looked_at_once(hosts, seed):
-    """In generic mode a frame that the worker hands to the kernel comes back while its connection is taken."""
+    """A frame that the worker hands to the kernel comes back while its connection is taken."""
     stage = Stage(hosts, 4)
     hosts.server.start_stack()
     for name, send in STRANGE.items():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A server that answers with what it got, and a client that compares every byte.
 
-  peer.py serve ADDRESS PORT [--minimum-ttl N]
+  peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
@@ -16,11 +16,10 @@ import socket
 import threading
 import time
 
-IP_MINTTL = 21  # of linux/in.h
 SIZES = [1, 7, 100, 128, 1000, 1447, 1448, 1449, 4000, 9000]
 
 
-def serve(address, port, minimum_ttl):
+def serve(address, port, option):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.create_server((address, port), family=family, backlog=512)
     listener.setblocking(False)
@@ -30,19 +29,19 @@ def serve(address, port, minimum_ttl):
     while True:
         for key, events in selector.select():
             if key.fileobj is listener:
-                accept(listener, selector, unsent, minimum_ttl)
+                accept(listener, selector, unsent, option)
             elif not echo(key.fileobj, events, selector, unsent):
                 selector.unregister(key.fileobj)
                 del unsent[key.fileobj]
                 key.fileobj.close()
 
 
-def accept(listener, selector, unsent, minimum_ttl):
+def accept(listener, selector, unsent, option):
     connection, _ = listener.accept()
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if minimum_ttl:
-        connection.setsockopt(socket.IPPROTO_IP, IP_MINTTL, minimum_ttl)
+    if option:
+        connection.setsockopt(*option)
     unsent[connection] = b""
     selector.register(connection, selectors.EVENT_READ)
 
@@ -84,7 +83,7 @@ class Client:
         chosen = random.Random(self.args.seed * 1000 + number)
         began = time.monotonic()
         try:
-            with self.connected() as connection:
+            with self.connected(number) as connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for round_number in range(self.args.rounds):
                     self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
@@ -93,16 +92,21 @@ class Client:
                     self.exchange(connection, chosen.randbytes(40000), f"{number}.bulk{number_of_bulk}")
                 if self.args.burst:
                     self.burst(connection, chosen.randbytes(self.args.burst), f"{number}.burst")
+                if connection.getpeername()[:2] != (self.args.address, self.args.port):
+                    raise ValueError(f"the peer is {connection.getpeername()} by now")
         except (OSError, ValueError) as error:
             with self.lock:
                 self.wrong.append(f"connection {number}: {error}")
         with self.lock:
             self.seconds += time.monotonic() - began
 
-    def connected(self):
+    def connected(self, number):
         connection = socket.socket(socket.AF_INET6 if ":" in self.args.address else socket.AF_INET)
         if self.args.burst:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)  # a window that closes soon
+        if self.args.source:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            connection.bind(("", self.args.source + number % self.args.connections))
         connection.connect((self.args.address, self.args.port))
         return connection
 
@@ -149,12 +153,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")
     parser.add_argument("--bulk", type=int, default=0, help="then so many messages of 40,000 bytes")
-    parser.add_argument("--minimum-ttl", type=int, default=0)
+    parser.add_argument("--option", type=lambda text: tuple(map(int, text.replace("=", ".").split("."))),
+                        help="of each accepted socket: three numbers")
+    parser.add_argument("--source", type=int, default=0, help="source port of the first connection; others have the next ones")
     parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0)
     args = parser.parse_args()
     if args.what == "serve":
-        serve(args.address, args.port, args.minimum_ttl)
+        serve(args.address, args.port, args.option)
     else:
         Client(args).run()
 

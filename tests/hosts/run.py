@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Two hosts, in network namespaces of their own on one cable: connections between them by the stack.
 
-  tests/hosts/run.py [--filter TEXT] [--seed N] [--stack PATH] [--keep] [--jobs N]
+  tests/hosts/run.py [--filter TEXT] [--skip TEXT] [--seed N] [--stack PATH] [--keep] [--jobs N]
   tests/hosts/run.py --more     what takes longer, and nothing else
+  tests/hosts/run.py --filter deaths --rounds 100 --json FILE    so many rounds; figures of the cases that have some
 
 The last line is `hosts: N passed, N failed`.
 """
 
 import argparse
+import json
 import multiprocessing
 import sys
 import time
@@ -15,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hosts import cases, hostile, impaired  # noqa: F401 - they list their cases
+from hosts import cases, congestion, deaths, hostile, impaired, mesh, switches, told, tunnels, untaken  # noqa: F401 - they list their cases
 from hosts.registry import CASES
 from testkit import console
 from testkit.failure import Failure
@@ -25,39 +27,51 @@ from testkit.paths import TARGET
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", default="")
+    parser.add_argument("--skip", help="not the cases whose names have this")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--stack", type=Path, default=TARGET / "debug" / "sidestep-stack")
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--more", action="store_true")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time, each with hosts of its own")
+    parser.add_argument("--rounds", type=int, help="of cases that consist of rounds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes the figures of the cases there")
     args = parser.parse_args()
     console.must_be_root("tests/hosts/run.py")
     console.end_by_signals()
-    chosen = [n for n, case in enumerate(CASES) if case.more == args.more and args.filter in case.function.__name__]
+    chosen = [n for n, case in enumerate(CASES) if case.more == args.more and is_chosen(case.function.__name__, args)]
     # A process for each case: names of what it makes on the machine hold the number of its process.
     with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=1) as pool:
         results = pool.imap_unordered(run_case, [(n, args) for n in chosen], chunksize=1)
-        passed = sum(results)
+        done = list(results)
         pool.close()
         pool.join()
+    passed = sum(has_passed for _, has_passed, _ in done)
+    if args.json:
+        args.json.write_text(json.dumps({name: figures for name, _, figures in done if figures}, indent=2) + "\n")
     print(f"hosts: {passed} passed, {len(chosen) - passed} failed")
     sys.exit(1 if passed < len(chosen) or not chosen else 0)
 
 
+def is_chosen(name, args):
+    return args.filter in name and not (args.skip and args.skip in name)
+
+
 def run_case(job):
-    """Runs one case of the list. Returns whether it passed."""
+    """Runs one case of the list. Returns its name, whether it passed, and its figures."""
     number, args = job
     case = CASES[number]
     name, began = case.function.__name__, time.monotonic()
     console.end_by_signals()
+    bed = case.bed(args.stack, args.keep)
+    bed.rounds, bed.figures = args.rounds, {}
     try:
-        with case.bed(args.stack, args.keep) as hosts:
-            case.function(hosts, args.seed)
+        with bed:
+            case.function(bed, args.seed)
     except Failure as failure:
-        print(f"FAIL  {name}: {failure}", flush=True)
-        return False
+        print(f"FAIL  {name}, seed {args.seed}: {failure}", flush=True)
+        return name, False, bed.figures
     print(f"ok    {name} ({time.monotonic() - began:.1f} s)", flush=True)
-    return True
+    return name, True, bed.figures
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
 """Two hosts: network namespaces of their own on one cable, each with a broker, and a stack if it is to have one."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,11 +89,9 @@ class Host:
         """Pids of the keeper's worker and standby."""
         return [int(pid) for pid in Path(f"/proc/{self.stack.pid}/task/{self.stack.pid}/children").read_text().split()]
 
-    def kill_worker(self):
-        """Ends the worker as a crash would."""
-        worker = self.worker()
-        os.kill(worker, signal.SIGKILL)
-        until(lambda: self.worker() != worker, "another worker", 10, self.stack.must_run)
+    def another_worker(self, than):
+        """Waits for one that takes the place of this one."""
+        until(lambda: self.worker() != than, "another worker", 10, self.stack.must_run)
 
     def restored(self):
         """Number of connections that the keeper has given back in place of its workers."""
@@ -118,14 +114,14 @@ class Host:
 class Pod(Host):
     """A network namespace behind a host, which routes for it. Its programs use the host's broker, by a path."""
 
-    def __init__(self, bed, name, host, other, broker):
+    def __init__(self, bed, name, host, other, broker, number=1):
         super().__init__(bed, name, 0)
         self.broker_path = broker
-        self.addresses = {4: "10.9.1.2", 6: "fd09:1::2"}
-        link(host.namespace, "pods0", self.namespace, "eth0")
-        for family, net, length in (("-4", "10.9.1.", 24), ("-6", "fd09:1::", 64)):
+        self.addresses = {4: f"10.9.{number}.2", 6: f"fd09:{number}::2"}
+        link(host.namespace, f"pods{number}", self.namespace, "eth0")
+        for family, net, length in (("-4", f"10.9.{number}.", 24), ("-6", f"fd09:{number}::", 64)):
             nodad = "nodad" if family == "-6" else ""
-            host.namespace.ip(f"{family} address add {net}1/{length} dev pods0 {nodad}")
+            host.namespace.ip(f"{family} address add {net}1/{length} dev pods{number} {nodad}")
             self.namespace.ip(f"{family} address add {net}2/{length} dev eth0 {nodad}")
             self.namespace.ip(f"{family} route add default via {net}1")
             via = host.addresses[int(family[1])]
@@ -161,7 +157,7 @@ class Hosts(Testbed):
         for host in (self.client, self.server):
             host.namespace.ip(f"address add {host.addresses[4]}/24 dev {host.device}")
             host.namespace.ip(f"-6 address add {host.addresses[6]}/64 dev {host.device} nodad")
-            host.start_broker()
+            host.start_broker("--idle-exit", "0")
 
     def cable(self):
         link(self.client.namespace, self.client.device, self.server.namespace, self.server.device)
@@ -171,17 +167,17 @@ class Hosts(Testbed):
             process.popen.terminate()
             process.destroy()
 
-    def exchange(self, *options, family=4, port=PORT, server=None, dialled=None, bound=None, serve=(), meanwhile=None):
+    def exchange(self, *options, family=4, port=PORT, client=None, server=None, dialled=None, bound=None, serve=(), meanwhile=None):
         """Runs the client against the server, by its own address or `dialled`. Returns the number of bytes that came back."""
-        serving = server or self.server
+        calling, serving = client or self.client, server or self.server
         address = serving.addresses[family]
         server = serving.program("server", [sys.executable, PEER, "serve", bound or address, port, *serve])
         self.serving = server
         to = dialled or address
         reached = lambda: subprocess.run(  # noqa: E731 - it is used once
-            self.client.around(["bash", "-c", f"exec 3<>/dev/tcp/{to}/{port}"]), capture_output=True).returncode == 0
+            calling.around(["bash", "-c", f"exec 3<>/dev/tcp/{to}/{port}"]), capture_output=True).returncode == 0
         until(reached, "the server to listen", 20, server.must_run)
-        client = self.client.program("client", [sys.executable, PEER, "run", to, port, *options])
+        client = calling.program("client", [sys.executable, PEER, "run", to, port, *options])
         if meanwhile:
             meanwhile()
         client.wait(90)

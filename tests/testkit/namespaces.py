@@ -24,7 +24,7 @@ class Namespace:
         self.ip("link set lo up")
 
     def ip(self, words):
-        run("ip", "-n", self.name, *words.split())
+        return run("ip", "-n", self.name, *words.split())
 
     def sysctl(self, name, value):
         """Of this namespace alone: /proc/sys/net shows the namespace of whoever looks."""

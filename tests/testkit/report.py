@@ -5,7 +5,7 @@ from pathlib import Path
 
 from testkit.failure import Failure
 
-COUNTERS = ("seen", "upgraded", "returned", "ring_rx", "ring_tx", "kernel_rx", "kernel_tx")
+COUNTERS = ("seen", "upgraded", "returned", "ring_rx", "ring_tx", "kernel_rx", "kernel_tx", "stack_rx", "stack_tx")
 
 
 class Report:

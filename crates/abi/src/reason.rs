@@ -95,7 +95,7 @@ reasons! {
     Rare = 31, "rare";
     /// Neither end could deliver bytes that were unread in a ring. The connection was reset.
     Undelivered = 32, "undelivered";
-    /// Stack: packets of the connection leave by a device that the stack was not given, or their route or neighbour is not known.
+    /// Stack: packets of the connection leave by a device that the stack was not given, or by a tunnel; or their way is not known.
     OtherDevice = 33, "other-device";
     /// Stack: the socket is in a state, or has an option, that only the kernel can serve.
     KernelOnly = 34, "kernel-only";
@@ -107,7 +107,7 @@ reasons! {
     Window = 37, "window";
     /// Stack: the program made a call that needs the kernel's socket.
     SocketNeeded = 38, "socket-needed";
-    /// Stack: the program did not enter the rings in time.
+    /// Stack: the program did not enter the rings in time, or the kernel was too busy.
     NotEntered = 39, "not-entered";
     /// The stack has ended.
     StackEnded = 40, "stack-ended";

@@ -4,6 +4,7 @@
 
 #include "context.h"
 #include "kernel.h"
+#include "repair.h"
 #include "stable_read.h"
 
 /* Whether a Service holds this port of the node at this address. kube-proxy once held such ports with sockets of its own. */
@@ -34,6 +35,17 @@ static __always_inline bool is_held_by_other_family(struct bpf_sock *ctx, const 
 	return is_held(&v4, ctx->protocol);
 }
 
+/* Whether an established connection is given back: a Service that holds its port is younger. Unknown without CAP_PERFMON. */
+static __always_inline bool is_bound_again(struct bpf_sock *ctx)
+{
+	struct sock *sock;
+
+	if (!may_read_kernel)
+		return false;
+	sock = bpf_cast_to_kern_ctx(ctx);
+	return BPF_CORE_READ_BITFIELD(&sock->__sk_common, skc_reuse) == FORCE_REUSE;
+}
+
 static __always_inline int bound_to(struct bpf_sock *ctx, struct endpoint *at)
 {
 	u64 netns = bpf_get_netns_cookie(ctx);
@@ -41,6 +53,8 @@ static __always_inline int bound_to(struct bpf_sock *ctx, struct endpoint *at)
 	if (netns != node_netns || !at->port)
 		return ALLOW;
 	if (!is_held(at, ctx->protocol) && !is_held_by_other_family(ctx, at))
+		return ALLOW;
+	if (is_bound_again(ctx))
 		return ALLOW;
 	emit_event(REASON_BIND_REFUSED, netns, ctx->protocol, at, 0);
 	bpf_set_retval(-EADDRINUSE);

@@ -23,6 +23,7 @@
 #define ETHERTYPE_8021Q 0x8100
 #define ETHERTYPE_8021AD 0x88a8
 #define VLAN_ID 0x0fff
+#define ETHERTYPE_AT 12 /* its offset in a frame */
 
 enum reading {
 	READ,	  /* the packet is of a protocol that may concern a taken connection */
@@ -36,7 +37,28 @@ struct position {
 	u32 protocol;	/* of that header: an EtherType first, an IP protocol then */
 };
 
-#define LOAD(ctx, at, header) (bpf_xdp_load_bytes(ctx, at, &(header), sizeof(header)) == 0)
+/* The frame of an XDP program, or of a tc program: which of them is known when this is compiled. */
+struct frame {
+	bool is_skb;
+	void *ctx;
+};
+
+static __always_inline bool load(const struct frame *frame, u32 at, void *to, u32 size)
+{
+	if (frame->is_skb)
+		return bpf_skb_load_bytes(frame->ctx, at, to, size) == 0;
+	return bpf_xdp_load_bytes(frame->ctx, at, to, size) == 0;
+}
+
+/* VLAN id in a tag that is not among the frame's bytes any more. XDP does not see it. */
+static __always_inline u16 vlan_beside(const struct frame *frame)
+{
+	const struct __sk_buff *skb = frame->ctx;
+
+	return frame->is_skb && skb->vlan_present ? skb->vlan_tci & VLAN_ID : 0;
+}
+
+#define LOAD(frame, at, header) load(frame, at, &(header), sizeof(header))
 
 static __always_inline bool is_tag(u32 ethertype)
 {
@@ -44,14 +66,14 @@ static __always_inline bool is_tag(u32 ethertype)
 }
 
 /* The kernel ignores tags that only have a priority. No device is known by two ids. */
-static __always_inline enum reading read_tags(struct xdp_md *ctx, struct position *position, struct taken_key *key)
+static __always_inline enum reading read_tags(const struct frame *frame, struct position *position, struct taken_key *key)
 {
 	u16 tag[2];
 
 	for (int i = 0; i < TAGS && is_tag(position->protocol); i++) {
 		u16 id;
 
-		if (!LOAD(ctx, position->at, tag))
+		if (!LOAD(frame, position->at, tag))
 			return OTHER;
 		id = bpf_ntohs(tag[0]) & VLAN_ID;
 		if (id && key->vlan)
@@ -63,12 +85,12 @@ static __always_inline enum reading read_tags(struct xdp_md *ctx, struct positio
 	return is_tag(position->protocol) ? TOO_DEEP : READ;
 }
 
-static __always_inline enum reading read_ipv4(struct xdp_md *ctx, struct position *position, struct address *from,
+static __always_inline enum reading read_ipv4(const struct frame *frame, struct position *position, struct address *from,
 						struct address *to)
 {
 	struct ipv4_header header;
 
-	if (!LOAD(ctx, position->at, header) || header.length >> 4 != 4 || (header.length & 15) < 5)
+	if (!LOAD(frame, position->at, header) || header.length >> 4 != 4 || (header.length & 15) < 5)
 		return OTHER;
 	address_set_v4(from, header.from);
 	address_set_v4(to, header.to);
@@ -77,13 +99,13 @@ static __always_inline enum reading read_ipv4(struct xdp_md *ctx, struct positio
 	return READ;
 }
 
-static __always_inline enum reading read_extensions(struct xdp_md *ctx, struct position *position)
+static __always_inline enum reading read_extensions(const struct frame *frame, struct position *position)
 {
 	for (int i = 0; i < HEADERS && is_ipv6_extension(position->protocol); i++) {
 		u32 protocol = position->protocol;
 		struct ipv6_extension header;
 
-		if (!LOAD(ctx, position->at, header))
+		if (!LOAD(frame, position->at, header))
 			return OTHER;
 		position->at += ipv6_extension_size(protocol, &header);
 		position->protocol = header.next;
@@ -93,18 +115,18 @@ static __always_inline enum reading read_extensions(struct xdp_md *ctx, struct p
 	return is_ipv6_extension(position->protocol) ? TOO_DEEP : READ;
 }
 
-static __always_inline enum reading read_ipv6(struct xdp_md *ctx, struct position *position, struct address *from,
+static __always_inline enum reading read_ipv6(const struct frame *frame, struct position *position, struct address *from,
 						struct address *to)
 {
 	struct ipv6_header header;
 
-	if (!LOAD(ctx, position->at, header) || header.version >> 4 != 6)
+	if (!LOAD(frame, position->at, header) || header.version >> 4 != 6)
 		return OTHER;
 	*from = header.from;
 	*to = header.to;
 	position->at += IPV6_HEADER;
 	position->protocol = header.next;
-	return read_extensions(ctx, position);
+	return read_extensions(frame, position);
 }
 
 static __always_inline bool is_icmp_error(u32 protocol, u8 type)
@@ -116,42 +138,42 @@ static __always_inline bool is_icmp_error(u32 protocol, u8 type)
 }
 
 /* An ICMP error quotes a packet that this host has sent. Only errors are read on: the position is that of the quoted packet. */
-static __always_inline enum reading read_icmp(struct xdp_md *ctx, struct position *position)
+static __always_inline enum reading read_icmp(const struct frame *frame, struct position *position)
 {
 	u8 header[8];
 
-	if (!LOAD(ctx, position->at, header) || !is_icmp_error(position->protocol, header[0]))
+	if (!LOAD(frame, position->at, header) || !is_icmp_error(position->protocol, header[0]))
 		return OTHER;
 	position->at += sizeof(header);
 	position->protocol = position->protocol == PROTOCOL_ICMP ? ETH_P_IP : ETH_P_IPV6;
 	return READ;
 }
 
-static __always_inline enum reading read_ip(struct xdp_md *ctx, struct position *position, struct address *from,
+static __always_inline enum reading read_ip(const struct frame *frame, struct position *position, struct address *from,
 						struct address *to)
 {
 	if (position->protocol == ETH_P_IP)
-		return read_ipv4(ctx, position, from, to);
-	return position->protocol == ETH_P_IPV6 ? read_ipv6(ctx, position, from, to) : OTHER;
+		return read_ipv4(frame, position, from, to);
+	return position->protocol == ETH_P_IPV6 ? read_ipv6(frame, position, from, to) : OTHER;
 }
 
 /* Reads the connection that the frame is of, or that the ICMP error is about. */
-static __always_inline enum reading read_frame(struct xdp_md *ctx, struct position *position, struct taken_key *key)
+static __always_inline enum reading read_frame(const struct frame *frame, struct position *position, struct taken_key *key)
 {
-	enum reading reading = read_tags(ctx, position, key);
+	enum reading reading = read_tags(frame, position, key);
 	u16 ports[2];
 	bool is_quote;
 
 	if (reading == READ)
-		reading = read_ip(ctx, position, &key->remote, &key->local);
+		reading = read_ip(frame, position, &key->remote, &key->local);
 	is_quote = reading == READ && position->protocol != PROTOCOL_TCP;
 	if (is_quote)
-		reading = read_icmp(ctx, position);
+		reading = read_icmp(frame, position);
 	if (is_quote && reading == READ)
-		reading = read_ip(ctx, position, &key->local, &key->remote);
+		reading = read_ip(frame, position, &key->local, &key->remote);
 	if (reading != READ)
 		return reading;
-	if (position->protocol != PROTOCOL_TCP || !LOAD(ctx, position->at, ports))
+	if (position->protocol != PROTOCOL_TCP || !LOAD(frame, position->at, ports))
 		return OTHER;
 	key->local_port = is_quote ? ports[0] : ports[1];
 	key->remote_port = is_quote ? ports[1] : ports[0];
@@ -162,17 +184,21 @@ static __always_inline enum reading read_frame(struct xdp_md *ctx, struct positi
  * An ICMP error about a taken connection goes to user space, too: the kernel would act on its parked socket. User space gives
  * the connection back, and the error after it. Frames that are hidden too deep are dropped: whose they are cannot be told.
  */
-static __noinline int look_closely(struct xdp_md *ctx, u32 ethertype)
+static __always_inline enum fate look_closely(const struct frame *frame)
 {
-	struct position position = { .at = ETH_HLEN, .protocol = ethertype };
-	struct taken_key key = {};
+	struct position position = { .at = ETH_HLEN };
+	struct taken_key key = { .vlan = vlan_beside(frame) };
+	u16 ethertype;
 
-	switch (read_frame(ctx, &position, &key)) {
+	if (!LOAD(frame, ETHERTYPE_AT, ethertype))
+		return TO_KERNEL;
+	position.protocol = bpf_ntohs(ethertype);
+	switch (read_frame(frame, &position, &key)) {
 	case READ:
-		return deliver_if_taken(ctx, &key);
+		return fate_of(&key);
 	case TOO_DEEP:
-		return XDP_DROP;
+		return TO_NOBODY;
 	default:
-		return XDP_PASS;
+		return TO_KERNEL;
 	}
 }

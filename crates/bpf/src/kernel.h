@@ -29,6 +29,7 @@ struct sock_common {
 	possible_net_t skc_net;
 	u16 skc_dport;
 	u16 skc_family;
+	unsigned char skc_reuse : 4;
 	unsigned char skc_ipv6only : 1;
 	struct in6_addr___kernel skc_v6_daddr;
 };
@@ -116,6 +117,14 @@ struct bpf_iter__udp {
 
 struct bpf_iter__tcp {
 	struct sock_common *sk_common;
+};
+
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct task_struct___caller {
+	struct nsproxy *nsproxy;
 };
 
 #pragma clang attribute pop

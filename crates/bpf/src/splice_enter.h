@@ -2,6 +2,7 @@
 /* How two sockets become a pair. */
 #pragma once
 
+#include "repair.h"
 #include "splice_flow.h"
 #include "splice_pair.h"
 #include "tcp.h"
@@ -137,7 +138,7 @@ static __always_inline void offer(struct bpf_sock_ops *ctx)
 	u32 reason;
 
 	end_earlier(ctx);
-	if (!is_wanted(ctx, remote_port(ctx)))
+	if (!is_wanted(ctx, remote_port(ctx)) || is_in_repair(ctx))
 		return;
 	flow_of_client(ctx, &end.key.flow);
 	end.key.to_server = ctx->snd_nxt;

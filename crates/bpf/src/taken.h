@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The tables of the device's program: which connections user space has taken, and the AF_XDP socket of each queue. */
+/* The tables of the device's programs: which connections user space has taken, and the AF_XDP socket of each queue. */
 #pragma once
 
 #include "address.h"
@@ -35,24 +35,23 @@ struct {
 	__type(value, u32);
 } sockets SEC(".maps");
 
-/*
- * The kernel's own socket of a taken connection must see no segment: it is parked at old sequence numbers. So a frame for which
- * there is no AF_XDP socket is dropped, never passed.
- */
-static __always_inline int deliver(struct xdp_md *ctx)
-{
-	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
-}
+/* What becomes of a frame. */
+enum fate {
+	TO_KERNEL,
+	TO_USER,
+	TO_NOBODY,
+	UNCLEAR, /* it takes a closer look */
+};
 
-static __always_inline int deliver_if_taken(struct xdp_md *ctx, const struct taken_key *key)
+static __always_inline enum fate fate_of(const struct taken_key *key)
 {
 	u8 *state = bpf_map_lookup_elem(&taken, key);
 
 	if (!state)
-		return XDP_PASS;
+		return TO_KERNEL;
 	if (*state == DELIVERED)
-		return deliver(ctx);
+		return TO_USER;
 	/* User space exchanges entries, and never changes a value: this cannot overwrite DELIVERED. */
 	*state = SEEN;
-	return XDP_PASS;
+	return TO_KERNEL;
 }

@@ -4,6 +4,7 @@
 
 #include "orig_dst.h"
 #include "kernel.h"
+#include "repair.h"
 #include "watch.h"
 
 #define ECONNRESET 104
@@ -143,26 +144,47 @@ static __always_inline struct watched *watched_of(struct bpf_sock_ops *ops)
 	return sock ? bpf_sk_storage_get(&watches, sock, NULL, 0) : NULL;
 }
 
+/* A connection leaves the kernel, which will count it from 0 again. It has not ended. */
+static __always_inline void note_leaving(struct bpf_sock_ops *ops, struct watched *watched)
+{
+	struct relation *relation = relation_of(&watched->key);
+
+	if (relation)
+		add_traffic(relation, watched, ops->bytes_acked, ops->bytes_received, ops->srtt_us);
+	watched->sent = watched->received = 0;
+}
+
+static __always_inline void note_closed(struct bpf_sock_ops *ops)
+{
+	struct watched *watched = watched_of(ops);
+
+	if (watched && is_in_repair(ops))
+		note_leaving(ops, watched);
+	else if (watched)
+		note_end(ops, watched);
+}
+
+/* A connection that is given back is watched as before. */
 static __always_inline void watch_life(struct bpf_sock_ops *ops)
 {
 	struct watched *watched;
 
 	switch (ops->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
-		watch(ops, bpf_get_netns_cookie(ops), SIDE_CLIENT);
+		if (!is_in_repair(ops))
+			watch(ops, bpf_get_netns_cookie(ops), SIDE_CLIENT);
 		return;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		watch(ops, bpf_get_netns_cookie(ops), SIDE_SERVER);
 		return;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
 		watched = watched_of(ops);
-		if (watched)
+		if (watched && !is_in_repair(ops))
 			note_established(ops, watched);
 		return;
 	case BPF_SOCK_OPS_STATE_CB:
-		watched = ops->args[1] == BPF_TCP_CLOSE ? watched_of(ops) : NULL;
-		if (watched)
-			note_end(ops, watched);
+		if (ops->args[1] == BPF_TCP_CLOSE)
+			note_closed(ops);
 		return;
 	}
 }

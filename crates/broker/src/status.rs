@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Counts by name of the reason.
 pub type Reasons = BTreeMap<String, u64>;
@@ -25,16 +26,52 @@ pub struct Status {
     pub links: Vec<Link>,
     /// Connections that have a slot.
     pub connections: Vec<Connection>,
-    /// Offers that wait for their other end.
+    /// Number of `waiting`.
     pub waiting_offers: u64,
-    /// Sum over living and ended processes.
+    /// Connections that the kernel carries, and that their programs have offered.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
+    /// The stack, and those before it.
+    #[serde(default)]
+    pub stack: Stack,
+    /// Sum over living and ended processes, without the stack.
     pub totals: Totals,
-    /// Sum over living and ended processes.
+    /// Sum over living and ended processes, and the stack.
     pub reasons: Reasons,
     /// What the broker itself has refused, apart from what processes report: offers by reason; users and versions that may not
     /// join; and as `broken-peer` processes that violated the protocol.
     #[serde(default)]
     pub refused: Reasons,
+}
+
+/// A connection that waits for its other end, here or by the stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Process id of its program.
+    pub pid: u32,
+    /// Its own address.
+    pub local: String,
+    /// The address of the other end.
+    pub remote: String,
+    /// It is too little used to be offered for its own sake.
+    pub passive: bool,
+    /// Why the stack has not taken it.
+    pub declined: Option<String>,
+}
+
+/// What the stack does, and what those before it have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Process id of its keeper; absent: there is no stack.
+    pub pid: Option<u32>,
+    /// Connections that it carries now.
+    pub carries: u64,
+    /// `seen`: connections that it was shown. `upgraded`: how often it has taken one; `returned`: how often it has given one back.
+    /// Bytes by ring: received from programs, and sent to them.
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// How often it gave each reason.
+    pub reasons: Reasons,
 }
 
 /// A process that has joined.
@@ -156,4 +193,14 @@ pub enum Carrier {
     Ring,
     /// Shared memory to the stack, which carries the connection to another host.
     Stack,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Carrier::Kernel => "kernel",
+            Carrier::Ring => "ring",
+            Carrier::Stack => "stack",
+        })
+    }
 }

@@ -87,7 +87,12 @@ fn an_offer_that_the_stack_declines_waits_for_an_end_on_this_host() {
     let (_namespace, near, far) = far_pair();
     let (stack, program) = (stack(&broker), broker.join());
     program.offer(1, &near);
-    answer(&stack, question(&stack, &near), Some(Reason::PeerAbsent));
+    answer(&stack, question(&stack, &near), Some(Reason::KernelOnly));
+    stack.expect_silence();
+    let waiting = broker.status().waiting;
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].declined.as_deref(), Some("kernel-only"));
+    assert_eq!(waiting[0].local, near.local_addr().expect("address").to_string());
     program.offer(2, &far);
     let first = program.expect(Kind::Link).0;
     assert_eq!(first.place, 0);

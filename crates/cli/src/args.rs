@@ -277,6 +277,8 @@ pub struct PolicyShow {
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
+  sidestep explain 4711                          what carries the connections of process 4711, and why
+  sidestep explain 3.17                          one connection, as `sidestep status` names it
   sidestep explain 4711 10.96.0.10:80            a TCP connection of process 4711
   sidestep explain 4711 udp:[fd00:96::a]:53      datagrams
   sidestep explain /sys/fs/cgroup/kubepods 10.96.0.10:80   any process in that cgroup
@@ -288,12 +290,12 @@ Examples:
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
     /// The client: a process, or any process in a cgroup v2 directory. With --inbound the pod that is the server: its
-    /// network namespace by name in /run/netns, by path, or by a process in it
-    #[arg(value_name = "PID|CGROUP|NETNS")]
+    /// network namespace by name in /run/netns, by path, or by a process in it. Without a destination: a process or a connection
+    #[arg(value_name = "PID|CGROUP|NETNS|CONNECTION")]
     pub from: String,
-    /// The destination; with --inbound only the port
-    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT|[udp:]PORT")]
-    pub to: String,
+    /// The destination, for the agent; with --inbound only the port. Without it: ask the broker what carries the connections
+    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT|[udp:]PORT", required_if_eq("inbound", "true"))]
+    pub to: Option<String>,
     /// Explain a connection to the pod, instead of one from it
     #[arg(long)]
     pub inbound: bool,
@@ -305,6 +307,8 @@ pub struct Explain {
     pub source: Option<IpAddr>,
     #[command(flatten)]
     pub agent: AgentSocket,
+    #[command(flatten)]
+    pub broker: Broker,
 }
 
 /// The agent to query, and how to print its answer.
@@ -344,10 +348,10 @@ impl Hold {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected LINK.SLOT, such as 3.17, as `sidestep status` prints it")]
-struct NoConnection;
+pub struct NoConnection;
 
 /// `LINK.SLOT`
-fn connection(text: &str) -> Result<Scope, NoConnection> {
+pub fn connection(text: &str) -> Result<Scope, NoConnection> {
     let parsed = text.split_once('.').and_then(|(link, slot)| Some((link.parse().ok()?, slot.parse().ok()?)));
     let (link, slot) = parsed.ok_or(NoConnection)?;
     Ok(Scope::Connection { link, slot })

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::agent::{beside_the_point, print_json};
 use crate::args::Explain;
+use crate::carrier;
 use crate::destination::{self, Destination};
 use crate::service;
 use crate::table::Table;
@@ -10,7 +11,8 @@ use sidestep_agent_api::{Answer, Explanation, Question, Verdict};
 use std::process::ExitCode;
 
 pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
-    let explanation = match args.agent.ask(&question(args)?)? {
+    let Some(to) = &args.to else { return carrier::explain(args) };
+    let explanation = match args.agent.ask(&question(args, to)?)? {
         Answer::Explanation(explanation) => explanation,
         other => return Err(beside_the_point(other)),
     };
@@ -22,14 +24,14 @@ pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn question(args: &Explain) -> Result<Question, Failure> {
+fn question(args: &Explain, to: &str) -> Result<Question, Failure> {
     if args.inbound {
-        let (protocol, port) = destination::port(&args.to).map_err(Failure::usage)?;
+        let (protocol, port) = destination::port(to).map_err(Failure::usage)?;
         let (netns, interface, source) = (args.from.clone(), args.interface.clone(), args.source);
         return Ok(Question::ExplainInbound { netns, port, interface, source, protocol });
     }
     let from = destination::caller(&args.from).map_err(Failure::usage)?;
-    let Destination { protocol, address } = destination::destination(&args.to).map_err(Failure::usage)?;
+    let Destination { protocol, address } = destination::destination(to).map_err(Failure::usage)?;
     Ok(Question::Explain { from, protocol, to: address })
 }
 

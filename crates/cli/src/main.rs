@@ -3,6 +3,7 @@
 
 mod agent;
 mod args;
+mod carrier;
 mod daemon;
 mod destination;
 mod doctor;

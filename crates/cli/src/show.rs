@@ -5,7 +5,7 @@ use crate::args;
 use crate::reasons::meaning;
 use crate::table::{Table, bytes};
 use sidestep_broker::client::Operator;
-use sidestep_broker::status::{Carrier, Connection, Direction, Link, Process, Reasons, Status};
+use sidestep_broker::status::{Connection, Direction, Link, Process, Reasons, Stack, Status};
 use std::process::ExitCode;
 
 pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
@@ -26,11 +26,28 @@ fn text(status: &Status) -> String {
     if status.hold {
         out += "Everything is detached, programs that start now too (`sidestep attach --all` ends that)\n";
     }
+    out += &stack(&status.stack);
     out += &section("Processes", processes(&status.processes), status.processes.len());
     out += &section("Links", links(&status.links), status.links.len());
     out += &section("Connections", connections(&status.connections), status.connections.len());
     out += &section("Stayed on the kernel, or went back to it", reasons(&status.reasons), status.reasons.len());
     out
+}
+
+/// Nothing where there has been none.
+fn stack(stack: &Stack) -> String {
+    let Stack { pid, carries, totals: t, .. } = stack;
+    let (taken, given_back) = (t.upgraded, t.returned);
+    let so_far = format!(
+        "has taken connections {taken} times, and given them back {given_back} times; {} bytes to other hosts, {} from them",
+        bytes(t.ring_rx),
+        bytes(t.ring_tx)
+    );
+    match pid {
+        Some(pid) => format!("Stack: pid {pid}, carries {carries} connections; it {so_far}\n"),
+        None if t.seen > 0 => format!("Stack: none now; it {so_far}\n"),
+        None => String::new(),
+    }
 }
 
 fn section(title: &str, table: Table, rows: usize) -> String {
@@ -98,15 +115,10 @@ fn connections(list: &[Connection]) -> Table {
 }
 
 fn direction(d: &Direction) -> [String; 6] {
-    let carrier = match d.carrier {
-        Carrier::Ring => "ring",
-        Carrier::Stack => "stack",
-        Carrier::Kernel => "kernel",
-    };
     [
         d.from_pid.to_string(),
         d.to_pid.to_string(),
-        carrier.into(),
+        d.carrier.to_string(),
         bytes(d.ring_bytes),
         bytes(d.kernel_bytes),
         d.reason.clone().unwrap_or_default(),

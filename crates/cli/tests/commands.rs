@@ -95,6 +95,23 @@ fn what_is_not_there_cannot_be_detached() {
 }
 
 #[test]
+fn without_a_destination_the_broker_explains() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.run(&["explain", "1"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("no broker runs"), "{}", said.err);
+    assert_eq!(sandbox.run(&["run", "true"]).code, Some(0));
+    for what in ["1", "7.3"] {
+        let said = sandbox.run(&["explain", what]);
+        assert_eq!(said.code, Some(1), "{what}");
+        assert!(said.err.contains("no process or connection of that name"), "{}", said.err);
+    }
+    for wrong in [&["nginx"][..], &["--inbound", "web"]] {
+        assert_eq!(sandbox.run(&[&["explain"], wrong].concat()).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn every_reason_is_explained() {
     let sandbox = Sandbox::new();
     let json = sandbox.run(&["reasons", "--json"]).json();

@@ -309,10 +309,15 @@ impl Rx {
     /// For a writer that does nothing: the bytes of the last stretch that it has not sent by kernel. Returns their position,
     /// their distance from the base, and their number. The caller holds [`Half::claim_sending`].
     pub fn unsent(&mut self, half: Half) -> Result<(u64, u64, usize), PeerViolation> {
+        // A writer that has handled this stretch itself needs no help.
+        if self.input.is_complete(half.writer) { Ok((self.drain_from, 0, 0)) } else { self.left_behind(half) }
+    }
+
+    /// As [`Rx::unsent`], also for a writer that knows that this end has left. It may have found no space in the kernel's buffers.
+    pub fn left_behind(&mut self, half: Half) -> Result<(u64, u64, usize), PeerViolation> {
         let sent_to = half.sent_to();
         let from = sent_to.max(self.drain_from);
-        // A writer that has handled this stretch itself needs no help.
-        if self.in_ring || self.input.is_complete(half.writer) || self.input.announced(half.writer).is_some() {
+        if self.in_ring || half.is_left_unsent() || self.input.announced(half.writer).is_some() {
             return Ok((from, 0, 0));
         }
         let len = published_after(half.writer, from, half.size)?;

@@ -61,12 +61,18 @@ impl Tx {
     }
 
     /// A direction whose writing end was another process, which has written `pos` bytes and the last ones into a ring. `has_entered`:
-    /// the reader had entered that stretch. If no stretch carries any more, this end is on the kernel.
+    /// the reader had entered that stretch. If no stretch carries any more, this end is on the kernel, or still has to send there what
+    /// the reader has left in the ring.
     pub fn found(half: Half, pos: u64, has_entered: bool) -> Tx {
-        match Output::found(half.writer, half.reader, pos, half.size, has_entered) {
-            Some(output) => Tx { output, carrier: Carrier::Ring, ring: pos - output.from, ..Tx::native(pos) },
-            None => Tx::native(pos),
+        if let Some(output) = Output::found(half.writer, half.reader, pos, half.size, has_entered) {
+            return Tx { output, carrier: Carrier::Ring, ring: pos - output.from, ..Tx::native(pos) };
         }
+        let native = Tx::native(pos);
+        let Some((output, left)) = Output::found_left(half.writer, half.reader, pos, half.size) else { return native };
+        let carrier = Carrier::TakeBack(left.max(half.sent_to()).min(pos));
+        let mut found = Tx { output, carrier, ring: left - output.from, kernel_from: left, ..native };
+        found.settle(half);
+        found
     }
 
     /// The same direction; its end looks at the reader's word at each write.

@@ -82,6 +82,17 @@ impl Writer {
         Writer { tx, stall: Stall::default(), flip, stretch_from: 0, ended_seen: 0, ask_at: 0, died_unread: false }
     }
 
+    /// The same direction; its end looks at the reader's word at each write.
+    #[must_use]
+    pub fn restless(self) -> Writer {
+        Writer { tx: self.tx.restless(), ..self }
+    }
+
+    /// Bytes of the present stretch; 0: the kernel carries.
+    pub fn in_stretch(&self) -> u64 {
+        if self.tx.in_ring() { self.tx.pos() - self.stretch_from } else { 0 }
+    }
+
     /// Whether a stretch may begin at the present position, according to the direction's words and the last stalls. After this,
     /// the caller looks for holds.
     pub fn may_begin(&mut self, half: Half) -> bool {
@@ -152,6 +163,11 @@ impl Writer {
             Some(reason) => self.end(half, around, Some(reason)),
             None => Ok(self.note_end(around)),
         }
+    }
+
+    /// Whether the stretch is to end.
+    pub fn is_wanted_back(&self, half: Half, around: Around) -> bool {
+        self.wanted_back(half, around).is_some()
     }
 
     fn wanted_back(&self, half: Half, around: Around) -> Option<Reason> {

@@ -1,42 +1,51 @@
-//! The program on the device.
+//! The program on a device.
 
 use crate::error::{Error, Result, errno};
 use libbpf_rs::libbpf_sys::{
-    BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_link_create, bpf_link_create_opts, bpf_xdp_query,
-    bpf_xdp_query_opts,
+    BPF_F_BEFORE, BPF_TCX_INGRESS, BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_attach_type, bpf_link_create,
+    bpf_link_create_opts, bpf_xdp_query, bpf_xdp_query_opts,
 };
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Where in the kernel the program runs.
+/// Where in the kernel the program of a device runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hook {
-    /// In the kernel's receive path, on any device.
+pub enum Hook {
+    /// In the kernel's receive path, by tc (tcx). It diverts frames of taken connections, and leaves all others as they are.
+    Ingress,
+    /// In the kernel's receive path, by generic XDP. The kernel copies each frame of any TCP connection for it.
     Generic,
     /// In the driver.
     Native,
 }
 
 impl Hook {
-    fn name(self) -> &'static str {
+    /// Its name.
+    pub fn name(self) -> &'static str {
         match self {
-            Hook::Generic => "generic",
-            Hook::Native => "native",
+            Hook::Ingress => "tc ingress",
+            Hook::Generic => "generic XDP",
+            Hook::Native => "native XDP",
         }
     }
 
-    fn flag(self) -> u32 {
+    /// Before all other programs of tc, so that none hides a frame of a taken connection.
+    fn place(self) -> (bpf_attach_type, u32) {
         match self {
-            Hook::Generic => XDP_FLAGS_SKB_MODE,
-            Hook::Native => XDP_FLAGS_DRV_MODE,
+            Hook::Ingress => (BPF_TCX_INGRESS, BPF_F_BEFORE),
+            Hook::Generic => (BPF_XDP, XDP_FLAGS_SKB_MODE),
+            Hook::Native => (BPF_XDP, XDP_FLAGS_DRV_MODE),
         }
     }
 }
 
 /// Attaches the program to the device `index`. It is attached as long as a copy of the link's descriptor is open.
 pub(crate) fn attach(program: BorrowedFd, name: &str, index: u32, hook: Hook) -> Result<OwnedFd> {
+    // A device has one XDP program.
     let refuse_others = || match query(index) {
-        Ok(Found { program: Some(id), .. }) => Err(Error::ForeignProgram { device: name.into(), id }),
+        Ok(Found { program: Some(id), .. }) if hook != Hook::Ingress => {
+            Err(Error::ForeignProgram { device: name.into(), id })
+        }
         _ => Ok(()),
     };
     refuse_others()?;
@@ -49,10 +58,10 @@ pub(crate) fn attach(program: BorrowedFd, name: &str, index: u32, hook: Hook) ->
 
 fn link(program: BorrowedFd, index: u32, hook: Hook) -> rustix::io::Result<OwnedFd> {
     let index = i32::try_from(index).map_err(|_| Errno::NODEV)?;
-    let options =
-        bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, flags: hook.flag(), ..Default::default() };
+    let (place, flags) = hook.place();
+    let options = bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, flags, ..Default::default() };
     // SAFETY: the options live during the call, and say their size.
-    let made = unsafe { bpf_link_create(program.as_raw_fd(), index, BPF_XDP, &options) };
+    let made = unsafe { bpf_link_create(program.as_raw_fd(), index, place, &options) };
     errno(made)?;
     // SAFETY: a new descriptor, which nobody else has.
     Ok(unsafe { OwnedFd::from_raw_fd(made) })

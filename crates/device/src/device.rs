@@ -3,30 +3,30 @@
 use crate::attach::{self, Hook};
 use crate::error::{Error, Result};
 use crate::inject::Injector;
+use crate::inlet::{self, Inlet};
 use crate::layout::{CHUNK, HEADROOM, Layout};
 use crate::parts::{Parts, copy};
 use crate::port::{Port, Transfer};
 use crate::probe::{self, Report};
-use crate::program::{self, Loaded};
+use crate::program;
 use crate::queue::{Before, Queue};
 use crate::taken::Taken;
 use crate::umem::{self, Umem};
+use crate::watch::Change;
 use rustix::fd::{AsFd, OwnedFd};
 
 /// Where the program runs, and who copies frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Native if the driver has it, but not on veth: there it would turn off the peer's segmentation offload, and so slow down all
-    /// connections that are not taken.
+    /// What [`Report::hook`] says, or generic XDP where tc ingress is not to be had.
     #[default]
     Auto,
-    /// In the kernel's receive path, on any device. The kernel copies frames.
-    Generic,
-    /// In the driver, without a copy if it can.
-    Native,
+    /// At this place.
+    By(Hook),
 }
 
-/// How a device is opened. Each of its queues has frames of its own, since a queue without a socket would drop what is taken.
+/// How a device is opened. Each of its queues has frames of its own, since a queue without a socket would drop what is taken. If frames
+/// are diverted, they all come by one queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Where the program runs.
@@ -53,7 +53,11 @@ pub struct Device {
     pub taken: Taken,
     /// Hands frames to the kernel.
     pub injector: Injector,
+    /// Why the program is not where [`Mode::Auto`] would have it.
+    pub hindrance: Option<Error>,
     link: OwnedFd,
+    /// If frames are diverted: the inlet, and the link of its program.
+    inlet: Option<[OwnedFd; 2]>,
 }
 
 impl Device {
@@ -65,21 +69,28 @@ impl Device {
     /// [`Error::NoDevice`], [`Error::ForeignProgram`], [`Error::Frames`], and those of the steps, which say what they need.
     pub fn open(name: &str, options: &Options) -> Result<Device> {
         let report = probe::probe(name)?;
-        if let Some(id) = report.program {
-            return Err(Error::ForeignProgram { device: name.into(), id });
+        match options.mode {
+            Mode::By(hook) => open_by(&report, options, hook),
+            Mode::Auto if report.hook() == Hook::Native => open_by(&report, options, Hook::Native),
+            Mode::Auto => match open_by(&report, options, Hook::Ingress) {
+                Err(error @ (Error::Inlet { .. } | Error::Attach { .. })) => {
+                    let device = open_by(&report, options, Hook::Generic)?;
+                    Ok(Device { hindrance: Some(error), ..device })
+                }
+                opened => opened,
+            },
         }
-        let hook = hook(options.mode, &report);
-        let loaded = program::load(options.taken.max(1), report.queues, hook)?;
-        let open = |queue| open_queue(&report, options, hook, &loaded, queue);
-        let queues = (0..report.queues).map(open).collect::<Result<_>>()?;
-        let link = attach::attach(loaded.deliver.as_fd(), name, report.index, hook)?;
-        let (taken, injector) = (Taken::new(loaded.taken)?, Injector::new(loaded.inject, report.index));
-        Ok(Device { queues, taken, injector, link })
     }
 
     /// Index of the device.
     pub fn index(&self) -> u32 {
         self.queues[0].port().umem.layout().device
+    }
+
+    /// Whether this change is the end of the inlet: no frame comes any more, and the device's program still diverts them.
+    pub fn is_ended_by(&self, change: &Change) -> bool {
+        let inlet = self.queues[0].port().umem.layout().inlet;
+        matches!(*change, Change::Link { device, up: None } if Some(device) == inlet)
     }
 
     /// Copies of the device's descriptors, for a process that keeps them or will drive the device next.
@@ -88,12 +99,16 @@ impl Device {
     ///
     /// [`Error::Call`]: the process has too many descriptors.
     pub fn parts(&self) -> Result<Parts> {
-        let queue = |queue: &Queue| Ok([copy(queue.port().fd())?, copy(queue.port().umem.file())?]);
+        let queue = |queue: &Queue| Ok([copy(queue.port().sending())?, copy(queue.port().umem.file())?]);
+        let of_inlet = |[inlet, link]: &[OwnedFd; 2]| {
+            Ok([copy(inlet.as_fd())?, copy(link.as_fd())?, copy(self.queues[0].port().receiving())?])
+        };
         Ok(Parts {
             link: copy(self.link.as_fd())?,
             inject: copy(self.injector.program())?,
             taken: copy(self.taken.map())?,
             queues: self.queues.iter().map(queue).collect::<Result<_>>()?,
+            inlet: self.inlet.as_ref().map(of_inlet).transpose()?,
         })
     }
 
@@ -114,49 +129,70 @@ impl Device {
     ///
     /// [`Error::InUse`]: the former process has not ended. [`Error::NotADevice`]: the descriptors are others. [`Error::Call`]: the
     /// device was removed, so its rings cannot be mapped any more; what was in them is lost, and the peers send it again.
+    /// [`Error::Inlet`]: somebody has set the inlet down.
     pub fn from_parts(parts: Parts) -> Result<Device> {
-        let queues: Vec<Queue> = parts.queues.into_iter().map(adopt_queue).collect::<Result<_>>()?;
-        let device = queues.first().ok_or(Error::NotADevice("there is no queue"))?.port().umem.layout().device;
-        let injector = Injector::new(parts.inject, device);
-        Ok(Device { queues, taken: Taken::new(parts.taken)?, injector, link: parts.link })
+        let (inlet, mut receiving) = match parts.inlet {
+            Some([inlet, link, socket]) => (Some([inlet, link]), Some(socket)),
+            None => (None, None),
+        };
+        // All frames come by the first queue, if there is an inlet.
+        let adopt = |[socket, umem]: [OwnedFd; 2]| {
+            let port = Port { socket, of_inlet: receiving.take(), umem: Umem::map(umem)? };
+            Queue::new(port, Before::Used)
+        };
+        let queues: Vec<Queue> = parts.queues.into_iter().map(adopt).collect::<Result<_>>()?;
+        let layout = *queues.first().ok_or(Error::NotADevice("there is no queue"))?.port().umem.layout();
+        inlet.iter().try_for_each(|[file, _]| inlet::must_be_up(file.as_fd()))?;
+        let injector = Injector::new(parts.inject, layout.device);
+        Ok(Device { queues, taken: Taken::new(parts.taken)?, injector, hindrance: None, link: parts.link, inlet })
     }
 }
 
-fn hook(mode: Mode, report: &Report) -> Hook {
-    match mode {
-        Mode::Generic => Hook::Generic,
-        Mode::Native => Hook::Native,
-        Mode::Auto if report.has_native && !report.is_veth() => Hook::Native,
-        Mode::Auto => Hook::Generic,
-    }
-}
-
-/// In generic mode the peer's segments may come joined, up to 64 KiB long. Zero copy is less often there for long frames, so a
-/// native socket asks for them only if the MTU does.
+/// In the kernel's receive path, the peer's segments may come joined, up to 64 KiB long. Zero copy is less often there for long frames,
+/// so a native socket asks for them only if the MTU does.
 fn has_long_frames(hook: Hook, mtu: u32) -> bool {
-    hook == Hook::Generic || mtu as usize + LINK_HEADER > CHUNK - HEADROOM
+    hook != Hook::Native || mtu as usize + LINK_HEADER > CHUNK - HEADROOM
 }
 
 /// Ethernet's, with two VLAN tags.
 const LINK_HEADER: usize = 14 + 2 * 4;
 
-fn open_queue(report: &Report, options: &Options, hook: Hook, loaded: &Loaded, queue: u32) -> Result<Queue> {
-    let (receive_frames, send_frames) = (options.receive_frames, options.send_frames);
-    let several_chunks = has_long_frames(hook, report.mtu);
-    let layout = Layout { device: report.index, queue, receive_frames, send_frames, several_chunks };
-    let umem = Umem::map(umem::create(&layout)?)?;
-    let transfer = if hook == Hook::Generic { Transfer::Copy } else { Transfer::Any };
-    let port = Port::open(&report.name, umem, transfer)?;
-    let opened = Queue::new(port, Before::Nothing)?;
-    loaded.set_socket(queue, opened.as_fd()).map_err(|source| {
-        let (device, doing) = (report.name.clone(), "tell the program of the AF_XDP socket");
-        Error::Queue { device, queue, doing, source }
-    })?;
-    Ok(opened)
+fn open_by(report: &Report, options: &Options, hook: Hook) -> Result<Device> {
+    if let (Some(id), Hook::Generic | Hook::Native) = (report.program, hook) {
+        return Err(Error::ForeignProgram { device: report.name.clone(), id });
+    }
+    let inlet = (hook == Hook::Ingress).then(Inlet::new).transpose()?;
+    let queues = if inlet.is_some() { 1 } else { report.queues };
+    let index = inlet.as_ref().map(Inlet::index);
+    let loaded = program::load(options.taken.max(1), queues, hook, index)?;
+    let open = |queue| {
+        let opened = open_queue(report, options, hook, queue, index)?;
+        loaded.set_socket(queue, opened.as_fd()).map_err(|source| {
+            let (device, doing) = (report.name.clone(), "tell the program of the AF_XDP socket");
+            Error::Queue { device, queue, doing, source }
+        })?;
+        Ok(opened)
+    };
+    let queues = (0..queues).map(open).collect::<Result<_>>()?;
+    let of_inlet = match (inlet, &loaded.of_inlet) {
+        (Some(inlet), Some(program)) => {
+            let link = attach::attach(program.as_fd(), inlet.name(), inlet.index(), Hook::Generic)?;
+            Some([inlet.into_file(), link])
+        }
+        _ => None,
+    };
+    let link = attach::attach(loaded.of_device.as_fd(), &report.name, report.index, hook)?;
+    let (taken, injector) = (Taken::new(loaded.taken)?, Injector::new(loaded.inject, report.index));
+    Ok(Device { queues, taken, injector, hindrance: None, link, inlet: of_inlet })
 }
 
-fn adopt_queue([socket, umem]: [OwnedFd; 2]) -> Result<Queue> {
-    Queue::new(Port { socket, umem: Umem::map(umem)? }, Before::Used)
+fn open_queue(report: &Report, options: &Options, hook: Hook, queue: u32, inlet: Option<u32>) -> Result<Queue> {
+    let (receive_frames, send_frames) = (options.receive_frames, options.send_frames);
+    let several_chunks = has_long_frames(hook, report.mtu);
+    let layout = Layout { device: report.index, queue, receive_frames, send_frames, several_chunks, inlet };
+    let umem = Umem::map(umem::create(&layout)?)?;
+    let transfer = if hook == Hook::Native { Transfer::Any } else { Transfer::Copy };
+    Queue::new(Port::open(&report.name, umem, transfer)?, Before::Nothing)
 }
 
 /// Processes that are killed between two stores. Needs root.

@@ -28,12 +28,20 @@ pub enum Error {
     /// The kernel did not load the programs.
     #[error("load the device's programs (this takes CAP_BPF and CAP_NET_ADMIN)")]
     Load(#[source] libbpf_rs::Error),
+    /// The device of the stack's own, to which frames are diverted, was not made.
+    #[error("{doing}")]
+    Inlet {
+        /// The step.
+        doing: &'static str,
+        /// The kernel's error.
+        source: Errno,
+    },
     /// The kernel did not attach the program.
-    #[error("attach the XDP program to device {device} in {mode} mode")]
+    #[error("attach the program to device {device} by {mode}")]
     Attach {
         /// Name of the device.
         device: String,
-        /// `generic` or `native`.
+        /// The name of the place.
         mode: &'static str,
         /// The kernel's error.
         source: Errno,

@@ -1,8 +1,8 @@
 //! Questions about a device that only SIOCETHTOOL answers (netdevice(7), linux/ethtool.h).
 
-use crate::error::errno;
-use rustix::fd::AsRawFd;
-use rustix::io::{self, Errno};
+use crate::ifreq;
+use rustix::fd::AsFd;
+use rustix::io;
 use rustix::net::{AddressFamily, SocketType, socket};
 
 const GET_DRIVER: u32 = 0x03;
@@ -68,23 +68,16 @@ pub(crate) fn receive_queues(device: &str) -> u32 {
 /// `T`: the structure of the command that its first word names.
 fn ask<T>(device: &str, question: &mut T) -> io::Result<()> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    // SAFETY: zeroes are an ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if device.len() >= request.ifr_name.len() {
-        return Err(Errno::NODEV);
-    }
-    for (to, byte) in request.ifr_name.iter_mut().zip(device.bytes()) {
-        *to = byte as libc::c_char;
-    }
+    let mut request = ifreq::about(device)?;
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
-    // SAFETY: the request's structure is that of its command, and both live during the call.
-    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut request) };
-    if outcome < 0 { errno(-std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) } else { Ok(()) }
+    // SAFETY: the question's structure is that of its command, and lives during the call.
+    unsafe { ifreq::call(socket.as_fd(), libc::SIOCETHTOOL as _, &mut request) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
     fn structures_have_the_kernels_sizes() {

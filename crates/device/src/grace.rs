@@ -11,7 +11,8 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_millis(100);
 
 /// Returns when every run of the device's program that began before the call has ended: from then on all frames are treated as
-/// [`crate::Taken`] says. It may take milliseconds, so it belongs on a thread of its own; one call covers all changes before it.
+/// [`crate::Taken`] says. A frame that was diverted to the inlet before may still come a little later. The call may take milliseconds, so
+/// it belongs on a thread of its own; one call covers all changes before it.
 ///
 /// It waits for the first of two proofs. On an idle machine visits take half a millisecond and a grace period ten; on one where many
 /// threads want to run, visits may take hundreds.

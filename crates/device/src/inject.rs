@@ -39,8 +39,8 @@ impl Injector {
     }
 
     /// Hands one frame over, from its Ethernet header on. It goes the way of received frames, checksums included, so these must be
-    /// complete. In generic mode it meets the device's program again: remove its connection from [`crate::Taken`] first, or it
-    /// comes back.
+    /// complete. Unless the device's program runs in the driver, the frame meets it again: remove its connection from
+    /// [`crate::Taken`] first, or it comes back.
     ///
     /// Call it in the device's network namespace. It takes some 20 microseconds.
     ///

@@ -13,7 +13,7 @@ pub const CHUNK: usize = 4096;
 pub(crate) const HEADROOM: usize = 256;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"sdstpdev");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Limits of the number of frames of either kind.
 const FRAMES: std::ops::RangeInclusive<u32> = 64..=32768;
 
@@ -30,10 +30,12 @@ pub(crate) struct Layout {
     pub send_frames: u32,
     /// Whether a frame may take several chunks.
     pub several_chunks: bool,
+    /// Index of the inlet, if frames are diverted to one.
+    pub inlet: Option<u32>,
 }
 
 /// Size of the written form in bytes.
-pub(crate) const WRITTEN: usize = 32;
+pub(crate) const WRITTEN: usize = 36;
 
 impl Layout {
     /// Size of the frames in bytes.
@@ -67,7 +69,8 @@ impl Layout {
         let mut bytes = [0; WRITTEN];
         bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
         let several = self.several_chunks.into();
-        let words = [VERSION, self.device, self.queue, self.receive_frames, self.send_frames, several];
+        let inlet = self.inlet.unwrap_or_default();
+        let words = [VERSION, self.device, self.queue, self.receive_frames, self.send_frames, several, inlet];
         for (to, word) in bytes[8..].chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
@@ -84,7 +87,9 @@ impl Layout {
             return Err(Error::NotADevice("the UMEM has no layout of this version"));
         }
         let (receive_frames, send_frames, several_chunks) = (word(3), word(4), word(5) != 0);
-        let layout = Layout { device: word(1), queue: word(2), receive_frames, send_frames, several_chunks };
+        // No device has the index 0.
+        let inlet = Some(word(6)).filter(|index| *index != 0);
+        let layout = Layout { device: word(1), queue: word(2), receive_frames, send_frames, several_chunks, inlet };
         layout.check()?;
         Ok(layout)
     }
@@ -94,11 +99,14 @@ impl Layout {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { device: 7, queue: 1, receive_frames: 64, send_frames: 128, several_chunks: true };
+    const LAYOUT: Layout =
+        Layout { device: 7, queue: 1, receive_frames: 64, send_frames: 128, several_chunks: true, inlet: None };
 
     #[test]
     fn a_layout_is_read_as_it_was_written() {
-        assert_eq!(Layout::from_bytes(&LAYOUT.to_bytes()).unwrap(), LAYOUT);
+        for layout in [LAYOUT, Layout { inlet: Some(9), ..LAYOUT }] {
+            assert_eq!(Layout::from_bytes(&layout.to_bytes()).unwrap(), layout);
+        }
     }
 
     #[test]

@@ -4,11 +4,19 @@
 //! This crate does I/O only. It knows frames and the tuples of connections, and no TCP.
 //!
 //! ```text
-//!   network ──> device ── XDP program ── is the tuple in `taken`? ── no ──> kernel
-//!                  ^                           │ yes                          ^
-//!                  │                           v                              │
-//!               Sender                      Receiver                       Injector
+//!   network ──> device ── program ── is the tuple in `taken`? ── no ──> kernel
+//!                  ^                    │ yes                             ^
+//!                  │                    │ (by way of the inlet)           │
+//!                  │                    v                                 │
+//!               Sender               Receiver                          Injector
 //! ```
+//!
+//! # Where the program runs
+//!
+//! In the driver, by native XDP, if it has that. Otherwise by tc: only XDP can deliver to AF_XDP sockets, but generic XDP makes the
+//! kernel copy each packet of any TCP connection, since its buffers are shared with the sender or in pieces. A program of tc takes them
+//! as they are, and redirects those of taken connections to the inlet (src/inlet.rs), a device of our own whose generic XDP program
+//! delivers all that comes. Sending is the same in all cases.
 //!
 //! # Two processes
 //!
@@ -21,7 +29,7 @@
 //! Linux 6.6: AF_XDP with frames of several chunks (6.6), rings that can be mapped after bind (6.4). To open a device takes CAP_BPF,
 //! CAP_NET_ADMIN and CAP_NET_RAW, and CAP_IPC_LOCK or a limit RLIMIT_MEMLOCK above the size of all UMEMs. A process that got the
 //! descriptors needs no capability, for frames, [`Taken`] and [`Injector`] alike; only [`path::refresh`], and [`path::resolve`] of
-//! an unknown neighbour, take CAP_NET_ADMIN.
+//! an unknown neighbour, take CAP_NET_ADMIN. An inlet is made by /dev/net/tun.
 //!
 //! # Why rings of our own
 //!
@@ -35,7 +43,9 @@ mod device;
 pub mod error;
 mod ethtool;
 mod grace;
+mod ifreq;
 mod inject;
+mod inlet;
 mod layout;
 mod parts;
 pub mod path;
@@ -53,6 +63,7 @@ mod tuple;
 mod umem;
 pub mod watch;
 
+pub use attach::Hook;
 pub use device::{Device, Mode, Options};
 pub use error::{Error, Result};
 pub use grace::wait_for_programs;

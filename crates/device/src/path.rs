@@ -35,6 +35,8 @@ pub struct Path {
     pub link_mtu: u32,
     /// Whether the kernel knows the next hop to be reachable.
     pub neighbour: Freshness,
+    /// Whether the local address is one of this network namespace.
+    pub is_own: bool,
 }
 
 /// What the kernel knows of a neighbour's link address.
@@ -104,6 +106,7 @@ pub fn resolve(local: IpAddr, remote: IpAddr) -> Result<Path, NoPath> {
         mtu: route.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
         link_mtu: link.mtu,
         neighbour,
+        is_own: route.is_own,
     })
 }
 
@@ -127,6 +130,8 @@ struct Route {
     device: u32,
     next_hop: IpAddr,
     mtu: Option<u32>,
+    /// Whether packets begin here.
+    is_own: bool,
 }
 
 /// A local address of another network namespace (a pod's) is routed as a packet that came in from there.
@@ -138,11 +143,9 @@ fn route(local: IpAddr, remote: IpAddr) -> Result<Route, NoPath> {
         find_route(remote, attributes)
     };
     let back = find_route(local, vec![RouteAttribute::Destination(address(local))]).map_err(no_route)?;
-    let found = match back.header.kind {
-        RouteType::Local => from(None),
-        _ => from(Some(read_route(local, &back)?.device)),
-    };
-    read_route(remote, &found.map_err(no_route)?)
+    let is_own = back.header.kind == RouteType::Local;
+    let found = if is_own { from(None) } else { from(Some(read_route(local, &back)?.device)) };
+    Ok(Route { is_own, ..read_route(remote, &found.map_err(no_route)?)? })
 }
 
 fn find_route(to: IpAddr, attributes: Vec<RouteAttribute>) -> io::Result<RouteMessage> {
@@ -182,7 +185,7 @@ fn read_route(remote: IpAddr, message: &RouteMessage) -> Result<Route, NoPath> {
             _ => {}
         }
     }
-    Ok(Route { device: device.ok_or_else(|| refused(libc::ENETUNREACH))?, next_hop, mtu })
+    Ok(Route { device: device.ok_or_else(|| refused(libc::ENETUNREACH))?, next_hop, mtu, is_own: false })
 }
 
 fn mtu_of(metric: &RouteMetric) -> Option<u32> {

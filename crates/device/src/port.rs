@@ -1,4 +1,4 @@
-//! An AF_XDP socket on one queue of a device, with its memory.
+//! The AF_XDP sockets of one queue of a device, with their memory.
 
 use crate::error::{Error, Result};
 use crate::layout::{CHUNK, Layout};
@@ -9,16 +9,18 @@ use rustix::net::sockopt::{
     set_xdp_rx_ring_size, set_xdp_tx_ring_size, set_xdp_umem_completion_ring_size, set_xdp_umem_fill_ring_size,
     set_xdp_umem_reg,
 };
-use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::time::{Duration, Instant};
 
 /// The longest that the kernel takes to release a queue.
 const RELEASE: Duration = Duration::from_secs(2);
 
-/// A socket and its memory.
+/// The socket of a queue and its memory.
 pub(crate) struct Port {
     pub socket: OwnedFd,
+    /// The socket that receives from the inlet, with the same memory. None: `socket` receives.
+    pub of_inlet: Option<OwnedFd>,
     pub umem: Umem,
 }
 
@@ -39,25 +41,47 @@ fn bind_flags(transfer: Transfer, layout: &Layout) -> SocketAddrXdpFlags {
 }
 
 impl Port {
-    /// Makes a socket that is bound to the queue. `name`: the device's, for errors.
+    /// Makes a socket that is bound to the queue, and one at the inlet, if there is one. `name`: the device's, for errors.
     pub fn open(name: &str, umem: Umem, transfer: Transfer) -> Result<Port> {
         let layout = *umem.layout();
         let at = |doing| move |source| queue_error(name, &layout, doing, source);
-        let (family, kind) = (AddressFamily::XDP, SocketType::RAW);
-        let doing = "make an AF_XDP socket (this takes CAP_NET_RAW)";
-        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).map_err(at(doing))?;
+        let socket = new_socket().map_err(at(SOCKET))?;
         let doing = "register memory for frames (this takes CAP_IPC_LOCK, or a higher limit RLIMIT_MEMLOCK)";
         set_xdp_umem_reg(&socket, registration(&umem)).map_err(at(doing))?;
         set_ring_sizes(socket.as_fd(), &layout).map_err(at("make rings"))?;
         let address = SocketAddrXdp::new(bind_flags(transfer, &layout), layout.device, layout.queue);
         let doing = "bind the AF_XDP socket (is another one at this queue? Linux 6.6 is needed)";
         bind_when_free(&socket, &address).map_err(at(doing))?;
-        Ok(Port { socket, umem })
+        let of_inlet = layout.inlet.map(|index| socket_of_inlet(&layout, index, socket.as_fd())).transpose()?;
+        Ok(Port { socket, of_inlet, umem })
     }
 
-    pub fn fd(&self) -> BorrowedFd<'_> {
+    /// The socket that receives.
+    pub fn receiving(&self) -> BorrowedFd<'_> {
+        self.of_inlet.as_ref().unwrap_or(&self.socket).as_fd()
+    }
+
+    /// The socket that sends.
+    pub fn sending(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// A socket at the first queue of the inlet, with the memory of `other`. How frames are transferred is a property of the memory.
+fn socket_of_inlet(layout: &Layout, index: u32, other: BorrowedFd) -> Result<OwnedFd> {
+    let at = |doing| move |source| queue_error("the inlet", layout, doing, source);
+    let socket = new_socket().map_err(at(SOCKET))?;
+    set_ring_sizes(socket.as_fd(), layout).map_err(at("make rings"))?;
+    let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, index, 0);
+    let address = SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: other };
+    bind(&socket, &address).map_err(at("bind an AF_XDP socket to the inlet"))?;
+    Ok(socket)
+}
+
+const SOCKET: &str = "make an AF_XDP socket (this takes CAP_NET_RAW)";
+
+fn new_socket() -> rustix::io::Result<OwnedFd> {
+    socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
 }
 
 /// The kernel releases a queue only some time after its last socket was closed.

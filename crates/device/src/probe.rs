@@ -1,8 +1,9 @@
 //! What can be told of a device before it is opened.
 
-use crate::attach;
+use crate::attach::{self, Hook};
 use crate::error::{Error, Result};
 use crate::ethtool;
+use crate::inlet;
 use crate::path::link_mtu;
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -33,6 +34,8 @@ pub struct Report {
     pub has_native: bool,
     /// Whether its driver can use the memory of AF_XDP sockets itself.
     pub has_zero_copy: bool,
+    /// Whether this process can make devices to divert frames to.
+    pub has_inlet: bool,
     /// Id of the XDP program that is attached.
     pub program: Option<u32>,
     /// What speaks against taking connections of this device.
@@ -63,13 +66,15 @@ pub enum Concern {
     },
     /// It joins segments (LRO), so that frames are not as they were sent.
     Lro,
-    /// It strips VLAN tags, so that frames of VLANs look untagged: turn `rx-vlan-offload` off if VLANs are used.
+    /// It strips VLAN tags, so that frames of VLANs look untagged to XDP: turn `rx-vlan-offload` off if VLANs are used.
     StripsVlan,
     /// Its peer is on this host. Segments from there can have incomplete checksums, which only hold the pseudo-header's sum, and can
     /// be joined.
     LocalPeer,
     /// Another XDP program is attached.
     Program,
+    /// Its driver has no XDP, and this process cannot make the device that frames are diverted to.
+    Generic,
 }
 
 impl fmt::Display for Concern {
@@ -86,6 +91,35 @@ impl fmt::Display for Concern {
                 f.write_str("its peer is on this host: checksums can be incomplete, and segments joined")
             }
             Concern::Program => f.write_str("it has an XDP program"),
+            Concern::Generic => {
+                f.write_str("only generic XDP is left, which makes other connections slower: there is no /dev/net/tun")
+            }
+        }
+    }
+}
+
+impl Concern {
+    /// What to do about it. `device`: the name of the device.
+    pub fn advice(&self, device: &str) -> String {
+        match self {
+            Concern::Down => format!("`ip link set {device} up`"),
+            Concern::NotEthernet => "name the device below it, by which Ethernet frames leave".into(),
+            Concern::PortOf { controller } => format!("name {controller}, by which the kernel sends"),
+            Concern::Virtual { .. } => {
+                "name it if the connections' route leads to it: `ip route get ADDRESS` says so".into()
+            }
+            Concern::Below { device: above } => {
+                format!("name {above} as well, or its connections stay with the kernel")
+            }
+            Concern::Lro => format!("`ethtool -K {device} lro off`"),
+            Concern::StripsVlan => format!("if there are VLANs, `ethtool -K {device} rxvlan off`"),
+            Concern::LocalPeer => {
+                "nothing, if it leads to a container or a test; the stack completes and splits them".into()
+            }
+            Concern::Generic => "`modprobe tun`, and let the stack open /dev/net/tun".into(),
+            Concern::Program => {
+                format!("`bpftool net` says whose it is; `ip link set dev {device} xdp off` detaches it")
+            }
         }
     }
 }
@@ -94,6 +128,16 @@ impl Report {
     /// Whether it is one end of a veth pair.
     pub fn is_veth(&self) -> bool {
         self.driver == "veth"
+    }
+
+    /// Where the program runs if nothing else is asked for: in the driver if it can, but not on veth. There it would turn off the peer's
+    /// segmentation offload, and so slow down all connections that are not taken.
+    pub fn hook(&self) -> Hook {
+        match self.has_native && !self.is_veth() {
+            true => Hook::Native,
+            false if self.has_inlet => Hook::Ingress,
+            false => Hook::Generic,
+        }
     }
 }
 
@@ -117,6 +161,7 @@ pub fn probe(name: &str) -> Result<Report> {
         queues: ethtool::receive_queues(name),
         has_native: found.features & NATIVE == NATIVE,
         has_zero_copy: found.features & ZERO_COPY != 0,
+        has_inlet: inlet::is_possible(),
         program: found.program,
         concerns: Vec::new(),
     };
@@ -143,9 +188,10 @@ fn concerns(report: &Report, link: &LinkMessage, links: &[LinkMessage]) -> Vec<C
         (!link.header.flags.contains(LinkFlags::Up), Concern::Down),
         (!is_ethernet, Concern::NotEthernet),
         (flags & ethtool::LRO != 0, Concern::Lro),
-        (flags & ethtool::STRIPS_VLAN != 0, Concern::StripsVlan),
+        (flags & ethtool::STRIPS_VLAN != 0 && report.hook() != Hook::Ingress, Concern::StripsVlan),
         (report.is_veth(), Concern::LocalPeer),
         (report.program.is_some(), Concern::Program),
+        (report.hook() == Hook::Generic, Concern::Generic),
     ];
     let mut concerns: Vec<Concern> = simple.into_iter().filter(|(is, _)| *is).map(|(_, concern)| concern).collect();
     let controller = find(link, |attribute| match attribute {

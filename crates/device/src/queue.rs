@@ -36,7 +36,7 @@ impl Queue {
     pub(crate) fn new(port: Port, before: Before) -> Result<Queue> {
         let layout = *port.umem.layout();
         let doing = "map the rings of an AF_XDP socket (the device is gone, or the kernel is older than Linux 6.4)";
-        let mut rings = Rings::map(port.fd(), &layout).doing(doing)?;
+        let mut rings = Rings::map(port.receiving(), port.sending(), &layout).doing(doing)?;
         match before {
             Before::Nothing => give_all(&mut rings),
             Before::Used => takeover::repair(&rings, &layout)?,
@@ -65,7 +65,7 @@ impl Queue {
     /// [`Error::CannotSend`]: an older kernel reports that the device was removed.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool> {
         let timeout = timeout.map(|time| Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
-        let mut fds = [PollFd::new(&self.port.socket, PollFlags::IN)];
+        let mut fds = [PollFd::from_borrowed_fd(self.port.receiving(), PollFlags::IN)];
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(source) => return Err(Error::Call { doing: "wait for frames", source }),
@@ -83,23 +83,23 @@ impl Queue {
     ///
     /// [`Error::Call`].
     pub fn is_zero_copy(&self) -> Result<bool> {
-        let options = xdp_options(self.port.fd()).doing("ask for the mode of a socket")?;
+        let options = xdp_options(self.port.receiving()).doing("ask for the mode of a socket")?;
         Ok(options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// What the kernel has dropped, and why.
+    /// What the kernel has dropped of received frames, and why.
     ///
     /// # Errors
     ///
     /// [`Error::Call`].
     pub fn statistics(&self) -> Result<XdpStatistics> {
-        xdp_statistics(self.port.fd()).doing("ask for a socket's statistics")
+        xdp_statistics(self.port.receiving()).doing("ask for a socket's statistics")
     }
 }
 
 impl AsFd for Queue {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.port.fd()
+        self.port.receiving()
     }
 }
 

@@ -50,7 +50,7 @@ impl Receiver {
         self.ring.set_consumer(from.wrapping_add(count));
         if self.fill.needs_wakeup() {
             // Only tells the driver. If it fails, the device is gone, which sending and waiting report.
-            let _ = recv(self.port.fd(), &mut [0u8; 0], RecvFlags::DONTWAIT);
+            let _ = recv(self.port.receiving(), &mut [0u8; 0], RecvFlags::DONTWAIT);
         }
     }
 

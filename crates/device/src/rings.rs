@@ -1,4 +1,4 @@
-//! The four rings of an AF_XDP socket.
+//! The four rings of a queue.
 
 use crate::layout::Layout;
 use crate::ring::Ring;
@@ -9,7 +9,7 @@ use rustix::net::xdp::{
     XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc,
 };
 
-/// The rings of one socket. Fill and completion ring carry addresses in the UMEM, the others descriptors.
+/// The rings of one queue. Fill and completion ring carry addresses in the UMEM, the others descriptors.
 pub(crate) struct Rings {
     /// Frames that the kernel may receive into.
     pub fill: Ring<u64>,
@@ -22,15 +22,16 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// Maps the rings. Each has room for all frames of its kind, so none ever overflows.
-    pub fn map(socket: BorrowedFd, layout: &Layout) -> io::Result<Rings> {
-        let offsets = xdp_mmap_offsets(socket)?;
+    /// Maps the rings of the sockets that receive and send, which may be the same. Each ring has room for all frames of its kind, so
+    /// none ever overflows.
+    pub fn map(receiving: BorrowedFd, sending: BorrowedFd, layout: &Layout) -> io::Result<Rings> {
+        let offsets = xdp_mmap_offsets(sending)?;
         let (receive, send) = (layout.receive_frames, layout.send_frames);
         Ok(Rings {
-            fill: Ring::map(socket, receive, offsets.fr, XDP_UMEM_PGOFF_FILL_RING)?,
-            receive: Ring::map(socket, receive, offsets.rx, XDP_PGOFF_RX_RING)?,
-            send: Ring::map(socket, send, offsets.tx, XDP_PGOFF_TX_RING)?,
-            completion: Ring::map(socket, send, offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING)?,
+            fill: Ring::map(receiving, receive, offsets.fr, XDP_UMEM_PGOFF_FILL_RING)?,
+            receive: Ring::map(receiving, receive, offsets.rx, XDP_PGOFF_RX_RING)?,
+            send: Ring::map(sending, send, offsets.tx, XDP_PGOFF_TX_RING)?,
+            completion: Ring::map(sending, send, offsets.cr, XDP_UMEM_PGOFF_COMPLETION_RING)?,
         })
     }
 }

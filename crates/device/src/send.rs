@@ -42,7 +42,7 @@ impl Sender {
     pub fn kick(&mut self) -> Result<()> {
         let mut left = self.waiting();
         while left > 0 && self.ring.needs_wakeup() {
-            match send(self.port.fd(), &[], SendFlags::DONTWAIT) {
+            match send(self.port.sending(), &[], SendFlags::DONTWAIT) {
                 // In copy mode one call moves 32 frames at most.
                 Ok(_) | Err(Errno::AGAIN) => {}
                 Err(Errno::BUSY | Errno::NOBUFS | Errno::INTR) => return Ok(()),

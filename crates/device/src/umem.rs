@@ -117,7 +117,8 @@ fn layout_of(file: BorrowedFd) -> Result<Layout> {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { device: 1, queue: 0, receive_frames: 64, send_frames: 64, several_chunks: true };
+    const LAYOUT: Layout =
+        Layout { device: 1, queue: 0, receive_frames: 64, send_frames: 64, several_chunks: true, inlet: None };
 
     #[test]
     fn only_one_holder_maps_it_at_a_time() {

@@ -194,6 +194,7 @@ mod tests {
             mtu: 1400,
             link_mtu: 1500,
             neighbour: Freshness::Stale,
+            is_own: true,
         }
     }
 

@@ -93,8 +93,24 @@ impl Backends {
         self.known.iter().map(|(endpoint, known)| (endpoint, known.number))
     }
 
-    /// How many backends there are.
-    pub fn len(&self) -> usize {
-        self.known.len()
+    /// How many numbers are taken: also those that programs may still read.
+    pub fn used(&self) -> u32 {
+        self.numbers.used()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_taken_until_it_is_given_back() {
+        let mut backends = Backends::new(8);
+        let endpoint = Endpoint::new([10, 0, 0, 1].into(), 80);
+        let number = backends.hold(endpoint).expect("a number").number;
+        assert_eq!(backends.release(&endpoint), Some(number));
+        assert_eq!((backends.number(&endpoint), backends.used()), (None, 1), "programs may still read it");
+        backends.give(number);
+        assert_eq!(backends.used(), 0);
     }
 }

@@ -237,11 +237,11 @@ impl Reconciler {
         self.backends.iter()
     }
 
-    /// How many of each kind are in use.
+    /// How many of each kind are taken, those of the past included that programs may still read.
     pub fn used(&self) -> Sizes {
         Sizes {
             slots: self.sizes.slots - self.ranges.left(),
-            backends: self.backends.len() as u32,
+            backends: self.backends.used(),
             services: self.services.used(),
             frontends: self.claims.len() as u32,
             members: self.members,

@@ -50,6 +50,7 @@ enum Sent {
 
 fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
     c.phase.go(Event::Keep);
+    parked::part(c);
     if !c.is_attached() {
         reason.inspect(|r| c.blame(*r));
         return Sent::Everything;
@@ -88,8 +89,10 @@ fn break_off(c: &Conn, fd: i32) {
 
 /// Moves both directions to the kernel for good, for a reader that reads natively from now on.
 pub fn both(c: &'static Conn, fd: i32, reason: Reason) {
-    parked::fetch_back(c);
+    // In this order: the stack gives the kernel those unread bytes whose reader has left the ring.
     leave::rx_to_kernel(c, reason);
+    parked::part(c);
+    parked::fetch_back(c);
     tx(c, fd, reason);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::critical::Lock;
 use crate::excuse::excuse;
+use crate::record::flag;
 use crate::text::Line;
 use crate::{arena, counters, fdtable, settings};
 use core::sync::atomic::Ordering::*;
@@ -42,7 +43,7 @@ fn add_live() {
             && arena::local(index).fd.load(Relaxed) == number as u32
         {
             let c = arena::conn(index);
-            counters::add_bytes(c.bytes());
+            counters::add_bytes(c.bytes(), c.has(flag::STACK));
             excuse(c);
         }
     });
@@ -53,7 +54,8 @@ fn compose(line: &mut Line) {
     let t = page::totals(counters::page());
     line.push(b"{\"pid\":").number(u64::from(process::pid()));
     line.push(b",\"exe\":").quoted(process::exe(&mut path));
-    let fields: [(&[u8], u64); 7] = [
+    let [stack_rx, stack_tx] = counters::by_stack();
+    let fields: [(&[u8], u64); 9] = [
         (b"seen", t.seen),
         (b"upgraded", t.upgraded),
         (b"returned", t.returned),
@@ -61,6 +63,8 @@ fn compose(line: &mut Line) {
         (b"ring_tx", t.ring_tx),
         (b"kernel_rx", t.kernel_rx),
         (b"kernel_tx", t.kernel_tx),
+        (b"stack_rx", stack_rx),
+        (b"stack_tx", stack_tx),
     ];
     for (name, value) in fields {
         line.push(b",").quoted(name).push(b":").number(value);

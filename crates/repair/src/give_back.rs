@@ -1,6 +1,6 @@
 //! Back into the kernel, on the same descriptor.
 
-use crate::buffers::Grown;
+use crate::buffers::{Buffers, Grown};
 use crate::guard;
 use crate::kernel::{CallError, named};
 use crate::queues;
@@ -84,17 +84,38 @@ pub enum GiveBackError {
 /// namespace if the queues hold more than the socket's buffers. BPF programs and security modules see a bind(2) and a connect(2)
 /// by the caller.
 pub fn give_back(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), GiveBackError> {
-    let fd = fd.as_fd();
+    let buffers = Buffers::read(&fd).map_err(GiveBackError::Parked)?;
+    give_back_prepared(fd, state, queues, buffers)
+}
+
+/// As [`give_back`], by a caller that may be killed, and has noted the socket's buffers where another process finds them.
+pub fn give_back_prepared(
+    fd: impl AsFd,
+    state: &State,
+    queues: &Queues,
+    buffers: Buffers,
+) -> Result<(), GiveBackError> {
+    give(fd.as_fd(), state, queues, Grown::since(buffers))
+}
+
+/// As [`give_back`], after a process was killed within it while the socket was still parked. `buffers`: what that process has noted.
+pub fn give_back_again(fd: impl AsFd, state: &State, queues: &Queues, buffers: Buffers) -> Result<(), GiveBackError> {
+    give(fd.as_fd(), state, queues, Grown::found(buffers))
+}
+
+fn give(fd: BorrowedFd, state: &State, queues: &Queues, mut grown: Grown) -> Result<(), GiveBackError> {
     let plan = Plan::new(state, queues)?;
     // Without repair mode connect(AF_UNSPEC) resets the connection.
     repair::turn_on(fd).map_err(GiveBackError::Parked)?;
     repair::disconnect(fd).map_err(GiveBackError::Parked)?;
-    let mut grown = Grown::default();
-    plan.rebuild(fd, &mut grown).map_err(GiveBackError::Detached)?;
-    guard::open(fd).map_err(GiveBackError::Detached)?;
-    repair::turn_off(fd).map_err(GiveBackError::Detached)?;
+    let rebuilt = plan.rebuild(fd, &mut grown).and_then(|()| guard::open(fd)).and_then(|()| repair::turn_off(fd));
+    if let Err(source) = rebuilt {
+        // The next try is to find the sizes as they were. If this fails, too, they stay large.
+        let _ = grown.restore(fd);
+        return Err(GiveBackError::Detached(source));
+    }
     let sent = queues::send_unsent(fd, plan.unsent, &mut grown);
-    let restored = plan.restore(fd, grown);
+    let restored = plan.restore(fd, &grown);
     sent.map_err(|(unqueued, source)| GiveBackError::Live { unqueued, source })?;
     restored.map_err(|source| GiveBackError::Live { unqueued: 0, source })
 }
@@ -104,18 +125,30 @@ pub fn is_parked(fd: impl AsFd) -> Result<bool, CallError> {
     repair::is_on(fd.as_fd())
 }
 
-/// Goes on with a [`give_back`] whose process was killed when the kernel carried the connection already, and the program could not
-/// use the socket yet. `state` and `queues` are what that process gave. Bytes that it had not queued are sent, and the socket's
-/// options are restored; only buffers that had to grow stay as large as they are.
-pub fn finish(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), GiveBackError> {
+/// Goes on with a [`give_back_prepared`] whose process was killed when the kernel carried the connection already, and the program
+/// could not use the socket yet. `state`, `queues` and `buffers` are what that process gave. Bytes that it had not queued are sent,
+/// and the socket's options are restored.
+pub fn finish(fd: impl AsFd, state: &State, queues: &Queues, buffers: Buffers) -> Result<(), GiveBackError> {
     let fd = fd.as_fd();
     let plan = Plan::new(state, queues)?;
     let queued = queues::queued_since(fd).map_err(|source| GiveBackError::Live { unqueued: 0, source })?;
-    let mut grown = Grown::default();
+    let mut grown = Grown::found(buffers);
     let sent = queues::send_unsent(fd, behind(queues.unacknowledged, queued), &mut grown);
-    let restored = plan.restore(fd, grown);
+    let restored = plan.restore(fd, &grown);
     sent.map_err(|(unqueued, source)| GiveBackError::Live { unqueued, source })?;
     restored.map_err(|source| GiveBackError::Live { unqueued: 0, source })
+}
+
+/// Sends bytes on a connection that the kernel carries, behind those of a [`give_back`]. The send buffer grows as needed for them, and is
+/// then as large as before. Returns how many bytes are in the queue.
+pub fn send_behind(fd: impl AsFd, bytes: &[u8]) -> usize {
+    let fd = fd.as_fd();
+    let Ok(before) = Buffers::read(fd) else { return 0 };
+    let mut grown = Grown::since(before);
+    let left = queues::send_unsent(fd, [bytes, &[]], &mut grown).map_or_else(|(left, _)| left, |()| 0);
+    // A buffer that stays large does no harm.
+    let _ = grown.restore(fd);
+    bytes.len() - left
 }
 
 /// The parts without their first `skip` bytes.
@@ -135,9 +168,11 @@ pub fn empty(fd: impl AsFd, state: &State) -> Result<(), GiveBackError> {
     let ahead = State { snd_una: state.snd_nxt, window, ..*state };
     let queues = Queues::new(&[], &[]);
     let plan = Plan::new(&ahead, &queues)?;
+    // Without bytes nothing grows.
+    let mut grown = Grown::since(Buffers::read(fd).map_err(GiveBackError::Parked)?);
     repair::turn_on(fd).map_err(GiveBackError::Parked)?;
     repair::disconnect(fd).map_err(GiveBackError::Parked)?;
-    plan.rebuild(fd, &mut Grown::default()).map_err(GiveBackError::Detached)
+    plan.rebuild(fd, &mut grown).map_err(GiveBackError::Detached)
 }
 
 /// Gives up a connection that is parked or detached. The program finds its socket closed with ECONNABORTED. No packet is sent: the
@@ -212,7 +247,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The program's own options again.
-    fn restore(&self, fd: BorrowedFd, grown: Grown) -> Result<(), CallError> {
+    fn restore(&self, fd: BorrowedFd, grown: &Grown) -> Result<(), CallError> {
         grown.restore(fd)?;
         self.state.saved.restore_parked(fd)?;
         self.state.saved.restore_disconnected(fd)

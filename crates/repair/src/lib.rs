@@ -19,7 +19,7 @@
 //! |---|---|
 //! | before [`take_prepared`]: the [`Saved`] of [`prepare`] | [`undo`] |
 //! | before anybody carries the connection: [`State`], and the bytes of both queues | [`give_back`] |
-//! | before [`give_back`]: the [`State`] of that moment, and what it is given | [`give_back`] if [`is_parked`], else [`finish`] |
+//! | before [`give_back_prepared`]: the [`State`] of that moment, what it is given, and the [`Buffers`] | [`give_back_again`] if [`is_parked`], else [`finish`] |
 //!
 //! # What a give-back changes
 //!
@@ -48,9 +48,14 @@ mod saved;
 mod state;
 mod take;
 
+pub use buffers::Buffers;
 pub use examine::{NotTaken, examine};
-pub use give_back::{Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, is_parked};
+pub use give_back::{
+    Contradiction, GiveBackError, Queues, abandon, empty, finish, give_back, give_back_again, give_back_prepared,
+    is_parked, send_behind,
+};
 pub use kernel::CallError;
+pub use profile::profile;
 pub use saved::{Keepalive, Saved};
 pub use state::{Path, Profile, Scales, State, Taken, TimestampClock, Window};
 pub use take::{TakeError, prepare, take, take_prepared, undo};

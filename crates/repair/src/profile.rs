@@ -1,16 +1,24 @@
 //! Reads what a carrier of the connection may have to respect.
 
 use crate::info::{ECN, Info};
-use crate::kernel::CallError;
+use crate::kernel::{CallError, named};
 use crate::options;
 use crate::state::Profile;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::net::getsockname;
 use std::net::SocketAddr;
 
 /// The two bits of ECN in the traffic class.
 const ECN_BITS: u8 = 3;
 /// Of linux/sock_diag.h.
 const SK_MEMINFO_OPTMEM: usize = 6;
+
+/// What the kernel applies to the packets of this socket, which need not be taken.
+pub fn profile(fd: impl AsFd) -> Result<Profile, CallError> {
+    let fd = fd.as_fd();
+    let local = named("getsockname(2)", getsockname(fd).and_then(SocketAddr::try_from))?;
+    read(fd, &Info::read(fd)?, local)
+}
 
 pub(crate) fn read(fd: BorrowedFd, info: &Info, local: SocketAddr) -> Result<Profile, CallError> {
     // A v4-mapped connection sends IPv4 packets.

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 pub struct State {
     /// The socket's own address. A v4-mapped address for an IPv4 connection of an IPv6 socket.
     pub local: SocketAddr,
-    /// The peer's address, of the same family.
+    /// The peer's address, of the same family. A take reads it by getpeername(2), which BPF programs may answer with the address that
+    /// was dialled: a caller that knows better corrects it.
     pub remote: SocketAddr,
     /// SND.UNA: the first byte that the peer has not acknowledged.
     pub snd_una: u32,

@@ -6,7 +6,10 @@ mod common;
 use common::failing::run;
 use common::*;
 use libc::{IPPROTO_TCP, SOL_SOCKET};
-use sidestep_repair::{Queues, Taken, empty, finish, give_back, is_parked, prepare, take, take_prepared, undo};
+use sidestep_repair::{
+    Buffers, Queues, Taken, empty, finish, give_back, give_back_again, give_back_prepared, is_parked, prepare, take,
+    take_prepared, undo,
+};
 use std::net::TcpStream;
 
 struct Connection {
@@ -17,7 +20,8 @@ struct Connection {
     to_far: Expected,
 }
 
-/// Bytes in both queues, and options that must be restored. The gate is closed.
+/// Bytes in both queues, of which the send queue holds more than the program wants by now, and options that must be restored. The
+/// gate is closed.
 fn connection(wire: Wire) -> Connection {
     let (near, far) = wire.connect(&USUAL);
     near.set_nonblocking(true).expect("O_NONBLOCK");
@@ -29,6 +33,7 @@ fn connection(wire: Wire) -> Connection {
     until("the bytes arrive", || raw::unread(&near) == 3001);
     wire.close();
     to_far.write_until_full(&near);
+    raw::set_int(&near, SOL_SOCKET, libc::SO_SNDBUF, 5000);
     Connection { wire, near, far, to_near, to_far }
 }
 
@@ -98,24 +103,28 @@ fn an_emptying_that_was_cut_off_does_not_hinder_the_give_back() {
 #[test]
 fn a_give_back_that_was_cut_off_is_finished() {
     let mut wire = Wire::shaped(&USUAL);
-    let (mut parked, mut live) = (0, 0);
+    let [mut parked, mut live, mut grown] = [0; 3];
     for deaths in 0.. {
         let connection = connection(wire);
         let (near, taken) = (&connection.near, take(&connection.near).expect("take"));
-        let (outcome, _) = run(|call| call >= deaths, || give_back(near, &taken.state, &queues(&taken)));
+        let buffers = Buffers::read(near).expect("sizes");
+        let (outcome, _) =
+            run(|call| call >= deaths, || give_back_prepared(near, &taken.state, &queues(&taken), buffers));
+        grown += u32::from(Buffers::read(near).expect("sizes") != buffers);
         if is_parked(near).expect("is it parked") {
             parked += 1;
-            give_back(near, &taken.state, &queues(&taken)).expect("give back");
+            give_back_again(near, &taken.state, &queues(&taken), buffers).expect("give back");
         } else {
             live += 1;
-            finish(near, &taken.state, &queues(&taken)).expect("finish");
+            finish(near, &taken.state, &queues(&taken), buffers).expect("finish");
         }
         connection.check();
+        assert_eq!(Buffers::read(near).expect("sizes"), buffers);
         wire = connection.finish();
         if outcome.is_ok() {
             break;
         }
     }
-    println!("{parked} deaths left the socket parked, {live} live");
-    assert!(parked > 15 && live > 4, "{parked} parked, {live} live");
+    println!("{parked} deaths left the socket parked, {live} live, {grown} with buffers that had grown");
+    assert!(parked > 15 && live > 4 && grown > 2, "{parked} parked, {live} live, {grown} grown");
 }

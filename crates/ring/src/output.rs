@@ -65,6 +65,22 @@ impl Output {
         Some(found)
     }
 
+    /// A stretch that the reader has left before its end, as another process has noticed, which has published the bytes up to `tail` or
+    /// less. The reader needs those from the second value on by kernel. None: there is no such stretch.
+    pub fn found_left(writer: &Writer, reader: &Reader, tail: u64, size: usize) -> Option<(Output, u64)> {
+        let epoch = writer.epoch.load(Ordering::Acquire);
+        let (from, base) = (writer.ring_from.load(Ordering::Relaxed), writer.base.load(Ordering::Relaxed));
+        let word = reader.head.load(Ordering::Acquire);
+        let left = word & POSITION;
+        let is_left = word & FROZEN != 0
+            && word & COPYING == 0
+            && (base.max(tail.saturating_sub(size as u64))..tail).contains(&left);
+        if epoch == 0 || writer.complete.load(Ordering::Acquire) != epoch || base < from || !is_left {
+            return None;
+        }
+        Some((Output { tail, base, from, head: left, before: word, epoch }, left))
+    }
+
     /// Number of the present stretch.
     pub fn epoch(&self) -> u32 {
         self.epoch

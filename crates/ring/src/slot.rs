@@ -133,6 +133,11 @@ pub fn is_away(slot: &Slot) -> bool {
     slot.side.iter().any(side::is_away)
 }
 
+/// Whether side `side` has released the slot, or its process has ended.
+pub fn is_released(slot: &Slot, side: usize) -> bool {
+    slot.side[side].released.load(SeqCst) != 0
+}
+
 /// Records that side `side` has released the slot. For the broker.
 pub fn set_released(slot: &Slot, side: usize) {
     slot.side[side].released.store(1, SeqCst);

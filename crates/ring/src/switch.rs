@@ -44,8 +44,8 @@ impl Half<'_> {
         self.reading_side.froze.load(Ordering::Acquire)
     }
 
-    /// Ends the stretch for a reader that is gone, at the reader's position, and hints that to the writer. False: the
-    /// direction was frozen already.
+    /// Ends the stretch in the reader's place, at the reader's position: it is gone, or the writer will send the rest by kernel. Hints
+    /// that to the writer. False: the direction was frozen already.
     pub fn freeze(&self) -> bool {
         // SYNC head: the writer sees it at its next look at `head`.
         if self.reader.head.fetch_or(FROZEN, Ordering::SeqCst) & FROZEN != 0 {

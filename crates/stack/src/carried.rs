@@ -1,7 +1,7 @@
 //! A connection that the stack carries.
 
 use crate::cause::Cause;
-use crate::handover::Handover;
+use crate::handover::{Handover, Unread};
 use crate::layout::QUEUE_ROOM;
 use crate::pace::{Pace, Way};
 use crate::program::Program;
@@ -23,6 +23,8 @@ pub struct Carried {
     pace: Pace,
     /// Bytes have arrived of which the program has not been told. It is told after all frames of a turn, and so wakes up once.
     has_arrived: bool,
+    /// A segment has come that fits. Until then the frames of these addresses may be another connection's.
+    is_proved: bool,
     /// A segment's bytes on their way from the ring into a frame.
     scratch: Vec<u8>,
 }
@@ -76,6 +78,7 @@ impl Carried {
             queued,
             pace: Pace::default(),
             has_arrived: false,
+            is_proved: false,
             scratch: Vec::new(),
         };
         if carried.queued.is_empty() {
@@ -96,7 +99,8 @@ impl Carried {
         let saved = sidestep_repair::prepare(&subject.socket).map_err(Cause::Take)?;
         record.begin_taking(&saved);
         program.set_parked(true);
-        let taken = sidestep_repair::take_prepared(&subject.socket, saved).map_err(Cause::Take)?;
+        let mut taken = sidestep_repair::take_prepared(&subject.socket, saved).map_err(Cause::Take)?;
+        taken.state.remote = subject.remote;
         let carried = Self::resumed(&taken, subject, program.ring_size(), now);
         if carried.is_err() {
             // Nothing has moved since, so the kernel goes on as it was.
@@ -137,9 +141,11 @@ impl Carried {
             Verdict::Accepted(arrival) => {
                 arrival.commit(&mut Store { program: &self.program, record: &self.record, rcv_nxt })
             }
-            Verdict::Discarded(_) => return Ok(()),
+            Verdict::Discarded(_) if self.is_proved => return Ok(()),
+            Verdict::Discarded(_) => return Err(Cause::Stranger),
             Verdict::Returned(why) => return Err(Cause::Segment(why)),
         };
+        self.is_proved = true;
         if arrived.acknowledged > 0 {
             self.acknowledged(arrived.acknowledged as usize)?;
         }
@@ -201,6 +207,14 @@ impl Carried {
         write(&again, frames, scratch);
     }
 
+    /// Writes the acknowledgement that is owed into a frame, if there is one: the kernel would not know of it, and the peer would wait
+    /// for its retransmission timer.
+    pub fn acknowledge(&self, frames: &mut Outgoing, now: u64) {
+        if let Some(owed) = self.connection.owed(now) {
+            write(&owed, frames, &[]);
+        }
+    }
+
     fn positions(&mut self) -> Result<Positions, Cause> {
         let waiting = self.program.waiting()?;
         let unread = self.program.unread()?;
@@ -218,11 +232,11 @@ impl Carried {
 
     /// Gives the connection back to the kernel, with everything that is unacknowledged or unread. After an error of
     /// [`is_stranded`](crate::handover::is_stranded) the connection is as it was.
-    pub fn give_back(&mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
+    pub fn give_back(&mut self, socket: BorrowedFd, unread: Unread) -> Result<(), GiveBackError> {
         self.tell();
         let Carried { program, connection, record, kept, queued, .. } = self;
         let (progress, queued) = (connection.saved().progress, queued.clone());
-        Handover { program, record, kept: *kept, progress, queued }.run(socket)
+        Handover { program, record, kept: *kept, progress, queued, unread, found: None }.run(socket)
     }
 
     /// The program and the record, once the connection is given back.

@@ -16,8 +16,11 @@ pub enum Cause {
     /// The program needs the socket.
     #[error("the program needs the kernel's socket")]
     Wanted,
-    /// The program has left the ring, or its process has ended.
-    #[error("the program has left the ring")]
+    /// The program no longer uses the rings, as after a detach.
+    #[error("the program has left the rings")]
+    LeftRings,
+    /// The program has closed the connection, or has ended.
+    #[error("the program has left the connection")]
     Left,
     /// The program wrote into shared memory what no correct program writes.
     #[error("the program has violated the protocol: {0:?}")]
@@ -25,6 +28,9 @@ pub enum Cause {
     /// The program has not entered the rings in time.
     #[error("the program has not used the rings in time")]
     Slow,
+    /// Packets may still be on their way to the socket.
+    #[error("the kernel has not said in time that no packet is on its way to the socket: it is busy")]
+    Busy,
     /// The kernel does not give the connection away.
     #[error("the kernel keeps the connection")]
     Take(#[source] sidestep_repair::TakeError),
@@ -60,6 +66,9 @@ pub enum Cause {
     /// Another connection has the same addresses and ports.
     #[error("another connection, in another network namespace, has the same addresses and ports")]
     Twice,
+    /// Its first segment does not fit: in another network namespace a connection with the same addresses and ports may get it.
+    #[error("its first segment does not fit: it may be another connection's")]
+    Stranger,
     /// What the frames' headers say may not be right any more.
     #[error("its route, neighbour or device has changed")]
     Path,
@@ -75,16 +84,16 @@ impl Cause {
             Cause::Segment(Back::Sack | Back::Gap | Back::DuplicateAcks | Back::Timeout) => Reason::Loss,
             Cause::Segment(Back::ZeroWindow | Back::SmallWindow) | Cause::Window { .. } => Reason::Window,
             Cause::Segment(_) | Cause::Packet(_) => Reason::Irregular,
-            Cause::Wanted => Reason::SocketNeeded,
+            Cause::Wanted | Cause::LeftRings => Reason::SocketNeeded,
             Cause::Bulk => Reason::Bulk,
             Cause::Left => Reason::PeerClosing,
             Cause::Violation(_) => Reason::BrokenPeer,
-            Cause::Slow => Reason::NotEntered,
+            Cause::Slow | Cause::Busy => Reason::NotEntered,
             Cause::Take(_) | Cause::Empty(_) | Cause::Resume(_) | Cause::Twice | Cause::Queue { .. } => {
                 Reason::KernelOnly
             }
             Cause::Declined(why) => why.reason(),
-            Cause::Device(_) | Cause::Path => Reason::OtherDevice,
+            Cause::Device(_) | Cause::Path | Cause::Stranger => Reason::OtherDevice,
             Cause::Ending => Reason::StackEnded,
         }
     }
@@ -95,9 +104,12 @@ impl Cause {
             Cause::Segment(why) => !matches!(why, Back::Fin | Back::Reset | Back::Syn),
             Cause::Packet(_)
             | Cause::Wanted
+            | Cause::LeftRings
             | Cause::Bulk
             | Cause::Slow
+            | Cause::Busy
             | Cause::Path
+            | Cause::Stranger
             | Cause::Take(_)
             | Cause::Empty(_)
             | Cause::Queue { .. }

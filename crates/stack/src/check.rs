@@ -1,5 +1,6 @@
 //! `sidestep stack --check`: what a device can do, and what speaks against it.
 
+use sidestep_device::Hook;
 use sidestep_device::probe::{Report, probe};
 use sidestep_error::chain;
 use std::process::ExitCode;
@@ -24,23 +25,27 @@ pub fn check(devices: &[String], as_json: bool) -> ExitCode {
 fn json(report: &Report) -> serde_json::Value {
     let Report { name, driver, mtu, queues, has_native, has_zero_copy, program, .. } = report;
     let concerns: Vec<String> = report.concerns.iter().map(ToString::to_string).collect();
+    let advice: Vec<String> = report.concerns.iter().map(|concern| concern.advice(name)).collect();
     serde_json::json!({
         "device": name, "driver": driver, "mtu": mtu, "queues": queues, "native_xdp": has_native,
-        "zero_copy": has_zero_copy, "xdp_program": program, "concerns": concerns,
+        "zero_copy": has_zero_copy, "mode": mode(report), "xdp_program": program, "concerns": concerns,
+        "advice": advice,
     })
+}
+
+/// Where the device's program would run, and who would copy frames.
+fn mode(report: &Report) -> String {
+    let hook = report.hook();
+    let copies = if hook == Hook::Native && report.has_zero_copy { "without copies" } else { "with copies" };
+    format!("{}, {copies}", hook.name())
 }
 
 fn text(report: &Report) -> String {
     let Report { name, driver, mtu, queues, .. } = report;
     let driver = if driver.is_empty() { "unknown" } else { driver };
-    let xdp = match (report.has_zero_copy, report.has_native) {
-        (true, _) => "in the driver, without copies",
-        (false, true) => "in the driver, with copies",
-        (false, false) => "generic, with copies",
-    };
-    let mut out = format!("{name}: driver {driver}, MTU {mtu}, receive queues {queues}, XDP {xdp}\n");
+    let mut out = format!("{name}: driver {driver}, MTU {mtu}, receive queues {queues}, by {}\n", mode(report));
     for concern in &report.concerns {
-        out += &format!("  concern: {concern}\n");
+        out += &format!("  concern: {concern}; {}\n", concern.advice(name));
     }
     out
 }

@@ -31,6 +31,9 @@ pub enum Error {
     /// The broker does not accept the stack.
     #[error("the broker speaks version {0} of the protocol; use the programs of one release")]
     Rejected(u64),
+    /// Somebody else has done that.
+    #[error("the device to which frames of taken connections are diverted was set down or removed")]
+    InletGone,
     /// The device fails.
     #[error(transparent)]
     Device(#[from] sidestep_device::Error),

@@ -21,8 +21,8 @@ pub enum Left {
 
 /// Gives a frame to its connection.
 ///
-/// A frame that the kernel would drop is dropped here: in generic mode it would come back from the kernel, over and over, as long as
-/// its connection is taken.
+/// A frame that the kernel would drop is dropped here: unless the device's program runs in the driver, it would come back from the kernel,
+/// over and over, as long as its connection is taken.
 pub fn deliver(
     frame: &[u8],
     by_tuple: &HashMap<Tuple, u32>,

@@ -6,7 +6,7 @@ use crate::program::Program;
 use crate::record::{Given, Kept, Record, Stage};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use sidestep_repair::{CallError, GiveBackError, Queues, State};
+use sidestep_repair::{Buffers, CallError, GiveBackError, Queues, State};
 use sidestep_tcp::{Progress, Seq};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,6 +19,19 @@ pub struct Handover<'a> {
     pub progress: Progress,
     /// Bytes of the kernel's own queue that are not acknowledged. They come before those of the ring.
     pub queued: Vec<u8>,
+    /// What the program has not read.
+    pub unread: Unread,
+    /// The sizes of the socket's buffers before a process began to give it back, and was killed.
+    pub found: Option<Buffers>,
+}
+
+/// Where the bytes go that the program has not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// To the kernel, which has all of the connection then: the program may let others read its socket.
+    ToKernel,
+    /// They stay in the ring, so that the program can read them while the kernel has no way to the peer.
+    InRing,
 }
 
 /// Why a connection could not be restored as the worker had left it.
@@ -58,10 +71,13 @@ fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: Borrowe
     let published = to_program.position_of(progress.rcv_nxt, record.published());
     let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
     let mut program = Program::found(link, slot, released, published);
+    let found = (record.stage() == Stage::Returning).then(|| record.buffers());
     let end = Instant::now() + PATIENCE;
     loop {
         let queued = record.queue(queued, left);
-        let error = match (Handover { program: &mut program, record, kept, progress, queued }).run(socket) {
+        let unread = Unread::ToKernel;
+        let mut handover = Handover { program: &mut program, record, kept, progress, queued, unread, found };
+        let error = match handover.run(socket) {
             Ok(()) => return Ok(()),
             Err(error) if !is_stranded(&error) => return Err(error.into()),
             Err(error) => error,
@@ -97,17 +113,20 @@ impl Handover<'_> {
     /// ended.
     pub fn run(&mut self, socket: BorrowedFd) -> Result<(), GiveBackError> {
         // An earlier process was killed when the kernel had the connection already.
-        let is_live =
-            self.record.stage() == Stage::Returning && sidestep_repair::is_parked(socket).is_ok_and(|parked| !parked);
+        let is_live = self.found.is_some() && sidestep_repair::is_parked(socket).is_ok_and(|parked| !parked);
         let start = self.start();
         let (given, unread) = if is_live { (self.record.given(), Vec::new()) } else { self.look() };
         self.program.copy_from(start, given.from_program, &mut self.queued);
         let (state, queues) = (self.state(), Queues::new(&unread, &self.queued));
+        let buffers = self.found.map_or_else(|| Buffers::read(socket), Ok).map_err(GiveBackError::Parked)?;
         let outcome = if is_live {
-            sidestep_repair::finish(socket, &state, &queues)
+            sidestep_repair::finish(socket, &state, &queues, buffers)
         } else {
-            self.record.begin_returning(given);
-            sidestep_repair::give_back(socket, &state, &queues)
+            self.record.begin_returning(given, buffers);
+            match self.found {
+                Some(_) => sidestep_repair::give_back_again(socket, &state, &queues, buffers),
+                None => sidestep_repair::give_back_prepared(socket, &state, &queues, buffers),
+            }
         };
         match outcome {
             Ok(()) => {}
@@ -136,6 +155,9 @@ impl Handover<'_> {
     /// from now on it sends by kernel itself, after [`Program::hand_over`].
     fn look(&mut self) -> (Given, Vec<u8>) {
         let from_program = self.program.waiting().unwrap_or(0) as u64;
+        if self.unread == Unread::ToKernel {
+            self.program.end_reading();
+        }
         let unread = self.program.left_unread().unwrap_or_default();
         (Given { from_program, unread: unread.len() as u64 }, unread)
     }
@@ -165,3 +187,6 @@ fn send_rest(socket: BorrowedFd, mut bytes: &[u8]) -> Result<(), usize> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

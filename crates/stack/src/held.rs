@@ -52,10 +52,7 @@ impl Held {
             }
             (Some(Kind::Release), None) => {
                 if let Some(Connection { link, slot, socket }) = self.connections.remove(&(msg.offer as u32)) {
-                    self.closing.close(socket);
-                    if let Some(link) = self.links.get(&link) {
-                        slot::set_socket_held(link.slot(slot), false);
-                    }
+                    self.let_go(socket, link, slot);
                 }
             }
             _ => {}
@@ -65,7 +62,7 @@ impl Held {
     /// The worker is gone: the kernel carries its connections from now on. Returns their addresses.
     pub fn restore_all(&mut self) -> Vec<Ends> {
         let mut restored = Vec::new();
-        for (number, Connection { link, slot, socket }) in self.connections.drain() {
+        for (number, Connection { link, slot, socket }) in std::mem::take(&mut self.connections) {
             let record = Record::new(self.ledger.clone(), number);
             let ends = record.ends();
             if let Some(link) = self.links.get(&link)
@@ -76,9 +73,17 @@ impl Held {
             }
             record.free();
             restored.extend(ends);
-            self.closing.close(socket);
+            self.let_go(socket, link, slot);
         }
         self.links.clear();
         restored
+    }
+
+    /// Closes the last copy of a socket, and says so to the program, whose close waits for that.
+    fn let_go(&mut self, socket: OwnedFd, link: u32, slot: usize) {
+        self.closing.close(socket);
+        if let Some(link) = self.links.get(&link) {
+            slot::set_socket_held(link.slot(slot), false);
+        }
     }
 }

@@ -15,6 +15,8 @@ pub struct Words {
     /// Position up to which the program can read; likewise.
     pub published: AtomicU64,
     pub given: [AtomicU64; 2],
+    /// [`sidestep_repair::Buffers`].
+    pub buffers: [AtomicU64; 2],
 }
 
 /// Offsets of the other parts of a record ([`crate::record`]).

@@ -5,7 +5,7 @@ use rustix::fd::OwnedFd;
 use rustix::io;
 use sidestep_abi::link::{Counters, Doorbell, PLACES, Slot};
 use sidestep_abi::msg::Msg;
-use sidestep_ring::{Data, Half, doorbell, side};
+use sidestep_ring::{Data, Half, doorbell, side, slot};
 use sidestep_sys::arch;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,6 +34,11 @@ impl Link {
 
     pub fn slot(&self, slot: usize) -> &Slot {
         self.memory.slot(slot)
+    }
+
+    /// Whether the program has released the slot, or has died, as the broker says.
+    pub fn is_released(&self, slot: usize) -> bool {
+        slot::is_released(self.slot(slot), 1 - self.side)
     }
 
     /// The counters of the worker's side.

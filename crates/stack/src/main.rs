@@ -66,6 +66,9 @@ struct Args {
     /// Say why connections are not taken, or given back
     #[arg(long)]
     verbose: bool,
+    /// For tests: milliseconds until a connection that has gone back may be taken again, doubled at each further return
+    #[arg(long, value_name = "MS", default_value_t = 500, hide = true)]
+    pause: u64,
     /// The keeper starts its worker with this: a descriptor
     #[arg(long, hide = true)]
     worker: Option<RawFd>,
@@ -122,8 +125,7 @@ fn keep(args: &Args) -> Result<(), Error> {
     raise_descriptors();
     let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
     let first = joined(&address)?;
-    let open = |name: &String| Device::open(name, &Options::default());
-    let devices = args.devices.iter().map(open).collect::<Result<_, _>>()?;
+    let devices = args.devices.iter().map(|name| opened(name)).collect::<Result<_, _>>()?;
     let mut keeper = Keeper::new(devices, args.connections, signals, program)?;
     let mut first = Some(first);
     let mut waits_for_file = args.ready_file.as_ref();
@@ -137,6 +139,15 @@ fn keep(args: &Args) -> Result<(), Error> {
             None => Ok(()),
         },
     )
+}
+
+fn opened(name: &str) -> Result<Device, sidestep_device::Error> {
+    let device = Device::open(name, &Options::default())?;
+    if let Some(error) = &device.hindrance {
+        let what = "uses generic XDP, which makes other connections slower";
+        eprintln!("sidestep-stack: {name}: {what}: {}", chain(error));
+    }
+    Ok(device)
 }
 
 /// A socket that becomes readable after one of these signals.
@@ -153,6 +164,7 @@ impl Args {
     fn of_worker(&self) -> Vec<String> {
         let wait = self.wait.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         let mut arguments = vec!["--wait".into(), wait, "--ring-size".into(), self.ring_size.to_string()];
+        arguments.extend(["--pause".into(), self.pause.to_string()]);
         arguments.extend(self.choice.arguments());
         arguments.extend(self.cpu.iter().flat_map(|cpu| ["--cpu".into(), cpu.to_string()]));
         arguments.extend(self.verbose.then(|| "--verbose".into()));
@@ -261,10 +273,19 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
         sched_setaffinity(None, &only).map_err(|_| Error::Cpu(cpu))?;
     }
     let Args { ring_size, wait, verbose, .. } = *args;
-    let mut worker = Worker::new(given, Settings { ring_size, wait, choice: args.choice.clone(), verbose })?;
-    let totals = worker.run()?;
-    println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
-    Ok(())
+    let settings = Settings { ring_size, wait, choice: args.choice.clone(), pause: args.pause * 1000, verbose };
+    let mut worker = Worker::new(given, settings)?;
+    match worker.run() {
+        Ok(totals) => {
+            println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
+            Ok(())
+        }
+        // Said while there is a worker: once it is dropped, the keeper ends this process.
+        Err(error) => {
+            eprintln!("sidestep-stack: {}", chain(&error));
+            std::process::exit(1)
+        }
+    }
 }
 
 /// The devices that the keeper has passed. One that was removed is left out, unless it is the only one.

@@ -3,7 +3,9 @@
 use crate::cause::Cause;
 use crate::link::Link;
 use crate::memory;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::link::Counters;
 use sidestep_conn::{Advance, PeerViolation, Read, Rx, Tx, Write};
@@ -65,9 +67,10 @@ impl Program {
         !self.link.outgoing(self.slot).is_unwanted() && !slot::is_held(slot) && !slot::is_away(slot)
     }
 
-    /// What the program wants.
+    /// What the program wants. One that was killed has wished for nothing, and while the kernel carries its connection nothing but
+    /// the released slot tells its end.
     pub fn wish(&self) -> Wish {
-        slot::wished(self.link.slot(self.slot))
+        if self.link.is_released(self.slot) { Wish::Slot } else { slot::wished(self.link.slot(self.slot)) }
     }
 
     /// The program has had its socket: its wish is fulfilled.
@@ -75,7 +78,7 @@ impl Program {
         slot::grant_socket(self.link.slot(self.slot));
     }
 
-    /// Err: the program wants something.
+    /// Err: the program wants something, or is gone. The broker rings for one that has ended.
     pub fn check_wish(&self) -> Result<(), Cause> {
         match self.wish() {
             Wish::None => Ok(()),
@@ -146,7 +149,7 @@ impl Program {
     pub fn waiting(&mut self) -> Result<usize, Cause> {
         match self.rx.next(self.link.incoming(self.slot))? {
             Read::Ring(n) => Ok(n),
-            Read::Kernel(_) | Read::Copies => Err(Cause::Left),
+            Read::Kernel(_) | Read::Copies => Err(Cause::LeftRings),
         }
     }
 
@@ -166,7 +169,7 @@ impl Program {
     pub fn release(&mut self, n: usize) -> Result<u64, Cause> {
         let half = self.link.incoming(self.slot);
         if self.rx.took_ring(half, n)? == Advance::Frozen {
-            return Err(Cause::Left);
+            return Err(Cause::LeftRings);
         }
         let left = self.rx.unread(half);
         if space::grant(half.writer, left, half.size) {
@@ -179,7 +182,7 @@ impl Program {
     /// Number of bytes to the program that it has not read.
     pub fn unread(&mut self) -> Result<u64, Cause> {
         self.tx.poll(self.link.outgoing(self.slot))?;
-        if self.tx.in_ring() { Ok(self.tx.unread()) } else { Err(Cause::Left) }
+        if self.tx.in_ring() { Ok(self.tx.unread()) } else { Err(Cause::LeftRings) }
     }
 
     /// Copies bytes behind those that the program can read, at this distance from them. There is room.
@@ -191,12 +194,17 @@ impl Program {
     pub fn publish(&mut self, n: usize) -> Result<u64, Cause> {
         self.tx.put_ring(self.link.outgoing(self.slot), n)?;
         counters::set_ring_tx(self.counters(), self.tx.ring);
-        if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::Left) }
+        if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::LeftRings) }
     }
 
     /// The positions of both directions: of the program's first byte that is not released, and after the last one that it can read.
     pub fn positions(&self) -> (u64, u64) {
         (self.rx.pos(), self.tx.pos())
+    }
+
+    /// Ends the program's reading in the ring, at the byte where it is.
+    pub fn end_reading(&self) {
+        self.link.outgoing(self.slot).freeze();
     }
 
     /// The bytes that the program no longer reads in the ring: the kernel gets them.
@@ -219,10 +227,30 @@ impl Program {
         }
         let ended = self.tx.end_without_copies(half);
         self.count_anew(socket, end);
+        self.send_left(socket);
         self.set_parked(false);
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
+    }
+
+    /// Sends the program's bytes that are in its ring, which nobody reads any more. It may have written them during a give-back, or
+    /// have found no space for them in the kernel's buffers, and make no call from then on. False: there may be more.
+    pub fn send_left(&mut self, socket: BorrowedFd) -> bool {
+        let (half, ring) = (self.link.incoming(self.slot), self.link.incoming_data(self.slot));
+        if !half.claim_sending() {
+            return false; // the program is sending them itself
+        }
+        let mut is_done = true;
+        if let Ok((from, at, len @ 1..)) = self.rx.left_behind(half) {
+            let mut bytes = Vec::new();
+            memory::get(ring, at, len, &mut bytes);
+            let sent = send_now(socket, &bytes);
+            half.set_sent_to(from.wrapping_add(sent as u64));
+            is_done = sent == len;
+        }
+        half.has_sent();
+        is_done
     }
 
     /// The kernel counts from here: it has got the program's bytes before `end`, and has received those before the present tail.
@@ -275,4 +303,14 @@ impl Program {
         self.set_parked(false);
         self.link.notify(self.slot);
     }
+}
+
+/// Returns how many of the bytes the kernel has taken. An error of the connection is left to the program's next call.
+fn send_now(socket: BorrowedFd, bytes: &[u8]) -> usize {
+    let mut look = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
+    let looked = poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    if looked.is_err() || look[0].revents().contains(PollFlags::ERR) {
+        return 0;
+    }
+    sidestep_repair::send_behind(socket, bytes)
 }

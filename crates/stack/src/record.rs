@@ -6,7 +6,7 @@
 use crate::layout::{ENDS, KEPT, QUEUE, SAVED, Words, room};
 use crate::ledger::Ledger;
 use serde::{Deserialize, Serialize};
-use sidestep_repair::{Saved, State};
+use sidestep_repair::{Buffers, Saved, State};
 use sidestep_tcp::{Progress, Seq};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub enum Stage {
     Taking,
     /// The stack carries it: [`Kept`], and the bytes of the kernel's queue.
     Carried,
-    /// It is being given back: [`Given`].
+    /// It is being given back: [`Given`], and the sizes of the socket's buffers.
     Returning,
 }
 
@@ -135,10 +135,13 @@ impl Record {
     }
 
     /// It is being given back.
-    pub fn begin_returning(&self, given: Given) {
+    pub fn begin_returning(&self, given: Given, buffers: Buffers) {
         let [from_program, unread] = &self.words().given;
         from_program.store(given.from_program, Relaxed);
         unread.store(given.unread, Relaxed);
+        for (word, value) in self.words().buffers.iter().zip(buffers.words()) {
+            word.store(value, Relaxed);
+        }
         self.enter(Stage::Returning);
     }
 
@@ -176,6 +179,11 @@ impl Record {
     pub fn given(&self) -> Given {
         let [from_program, unread] = self.words().given.each_ref().map(|word| word.load(Relaxed));
         Given { from_program, unread }
+    }
+
+    /// Before the give-back.
+    pub fn buffers(&self) -> Buffers {
+        Buffers::from_words(self.words().buffers.each_ref().map(|word| word.load(Relaxed)))
     }
 
     /// The last `len` bytes of the kernel's queue of `queued` bytes.
@@ -259,9 +267,9 @@ mod tests {
         assert_eq!((read.stage(), read.kept(), read.progress()), (Stage::Carried, Some(kept), progress));
         assert_eq!((read.queue(3, 2), read.queue(3, 9)), (b"bc".to_vec(), b"abc".to_vec()));
 
-        let given = Given { from_program: 5, unread: 6 };
-        written.begin_returning(given);
-        assert_eq!((read.stage(), read.given()), (Stage::Returning, given));
+        let (given, buffers) = (Given { from_program: 5, unread: 6 }, Buffers::from_words([7 << 32 | 8, 9]));
+        written.begin_returning(given, buffers);
+        assert_eq!((read.stage(), read.given(), read.buffers()), (Stage::Returning, given, buffers));
         written.free();
         assert_eq!(read.stage(), Stage::Free);
     }

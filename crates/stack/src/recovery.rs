@@ -50,23 +50,33 @@ pub fn hear_out(worker: BorrowedFd, held: &mut Held) {
 ///
 /// The descriptors of a device cannot be copied.
 pub fn restore(devices: &[Parts], held: &mut Held, by: &str) -> Result<(), Error> {
-    let restored = held.restore_all();
-    // A device that is gone has no frames.
-    let parts = devices.iter().map(Parts::try_clone).collect::<Result<Vec<_>, _>>()?;
-    let mut devices: Vec<Device> = parts.into_iter().filter_map(|parts| Device::from_parts(parts).ok()).collect();
-    for device in &mut devices {
-        for ends in &restored {
-            let _ = device.taken.remove(&Tuple::new(ends.local, ends.remote));
-        }
-        // What the program of the device has put there for the worker is the kernel's now.
-        inject_all(device);
+    let mut opened = open(devices);
+    // Frames that the worker has left in the send rings leave now: the kernel takes their bytes for sent.
+    for queue in opened.iter_mut().flatten().flat_map(|device| &mut device.queues) {
+        let _ = queue.sender.kick();
     }
+    let restored = held.restore_all();
+    for device in devices {
+        let taken = device.taken()?;
+        for ends in &restored {
+            let _ = taken.remove(&Tuple::new(ends.local, ends.remote));
+        }
+    }
+    let mut devices = opened?;
+    // What the program of the device has put there for the worker is the kernel's now.
+    devices.iter_mut().for_each(inject_all);
     if !restored.is_empty() {
         eprintln!("sidestep-stack: the {by} has given {} connections back to the kernel", restored.len());
         wait_for_programs();
         devices.iter_mut().for_each(inject_all);
     }
     Ok(())
+}
+
+/// Those that are still there: a device that is gone has no frames.
+fn open(devices: &[Parts]) -> Result<Vec<Device>, Error> {
+    let parts = devices.iter().map(Parts::try_clone).collect::<Result<Vec<_>, _>>()?;
+    Ok(parts.into_iter().filter_map(|parts| Device::from_parts(parts).ok()).collect())
 }
 
 fn inject_all(device: &mut Device) {

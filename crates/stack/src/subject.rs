@@ -4,21 +4,26 @@ use crate::choice::Choice;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use sidestep_abi::Reason;
+use sidestep_broker::addr::Endpoint;
+use sidestep_broker::proof;
 use sidestep_device::path::{self, NoPath, Path};
-use sidestep_repair::NotTaken;
+use sidestep_repair::{NotTaken, Profile};
 use sidestep_sys::tcp;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A connection that may be taken.
 pub struct Subject {
     pub socket: OwnedFd,
     pub local: SocketAddr,
+    /// Where packets go, whatever getpeername(2) tells the program.
     pub remote: SocketAddr,
     pub path: Path,
     /// Which of the stack's devices the packets leave by.
     pub device: usize,
     /// Routers of this host on the packets' way: 1 if the socket is in another network namespace than the device.
     pub routers: u8,
+    /// The path may have changed since it was resolved: [`Subject::refresh`] it before the connection is carried.
+    pub is_stale: bool,
 }
 
 /// Why the stack does not carry it.
@@ -36,6 +41,12 @@ pub enum Declined {
     /// Its packets leave by a device that the stack was not given.
     #[error("its packets leave by device {0}, which the stack was not given")]
     OtherDevice(u32),
+    /// Its network namespace is not the one in which its local address is known here: another connection may have the same addresses.
+    #[error("its local address belongs to another network namespace here")]
+    OtherNamespace,
+    /// The kernel treats the socket's packets as the stack cannot.
+    #[error("the socket has {0}")]
+    Treated(&'static str),
     /// See [`Choice`].
     #[error("the operator has left its peer or its ports out")]
     NotChosen,
@@ -45,8 +56,8 @@ impl Declined {
     /// For `sidestep status`.
     pub fn reason(&self) -> Reason {
         match self {
-            Declined::NotConnected | Declined::NotTaken(_) => Reason::KernelOnly,
-            Declined::NoPath(_) | Declined::OtherDevice(_) => Reason::OtherDevice,
+            Declined::NotConnected | Declined::NotTaken(_) | Declined::Treated(_) => Reason::KernelOnly,
+            Declined::NoPath(_) | Declined::OtherDevice(_) | Declined::OtherNamespace => Reason::OtherDevice,
             Declined::NotChosen => Reason::NotChosen,
         }
     }
@@ -61,23 +72,46 @@ impl Subject {
         namespace: Option<u64>,
     ) -> Result<Subject, Declined> {
         let local = address(getsockname(&socket).ok()).ok_or(Declined::NotConnected)?;
-        let remote = address(getpeername(&socket).ok().flatten()).ok_or(Declined::NotConnected)?;
+        let remote = peer(&socket).ok_or(Declined::NotConnected)?;
         if !choice.includes(local, remote) {
             return Err(Declined::NotChosen);
         }
         sidestep_repair::examine(socket.as_fd())?;
-        let path = path::resolve(local.ip().to_canonical(), remote.ip().to_canonical())?;
+        let is_ours = tcp::namespace(socket.as_raw_fd()) == namespace;
+        let path = way(local, remote, is_ours)?;
+        is_plain(&socket, path.device, is_ours)?;
         let device = position(devices, &path)?;
-        let routers = u8::from(tcp::namespace(socket.as_raw_fd()) != namespace);
-        Ok(Subject { socket, local, remote, path, device, routers })
+        let routers = u8::from(!is_ours);
+        Ok(Subject { socket, local, remote, path, device, routers, is_stale: false })
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
     pub fn refresh(&mut self, devices: &[u32]) -> Result<(), Declined> {
         sidestep_repair::examine(self.socket.as_fd())?;
-        let path = path::resolve(self.local.ip().to_canonical(), self.remote.ip().to_canonical())?;
-        (self.path, self.device) = (path, position(devices, &path)?);
+        let is_ours = self.routers == 0;
+        let path = way(self.local, self.remote, is_ours)?;
+        is_plain(&self.socket, path.device, is_ours)?;
+        (self.path, self.device, self.is_stale) = (path, position(devices, &path)?, false);
         Ok(())
+    }
+}
+
+/// `is_ours`: the socket is in the stack's network namespace. A tunnel may end in another one, which has any addresses it likes.
+fn way(local: SocketAddr, remote: SocketAddr, is_ours: bool) -> Result<Path, Declined> {
+    let path = path::resolve(local.ip().to_canonical(), remote.ip().to_canonical())?;
+    if path.is_own == is_ours { Ok(path) } else { Err(Declined::OtherNamespace) }
+}
+
+/// Err: an option decides which way the packets take, or when they leave.
+fn is_plain(socket: &OwnedFd, device: u32, is_ours: bool) -> Result<(), Declined> {
+    let profile = sidestep_repair::profile(socket).map_err(NotTaken::from)?;
+    // A device of another network namespace has a number of its own.
+    let is_elsewhere = is_ours && profile.device != 0 && profile.device != device;
+    match profile {
+        _ if is_elsewhere => Err(Declined::Treated("another device (SO_BINDTODEVICE)")),
+        Profile { mark: 1.., .. } => Err(Declined::Treated("a mark, by which rules may choose (SO_MARK)")),
+        Profile { max_pacing_rate: Some(_), .. } => Err(Declined::Treated("a rate (SO_MAX_PACING_RATE)")),
+        _ => Ok(()),
     }
 }
 
@@ -85,6 +119,34 @@ fn position(devices: &[u32], path: &Path) -> Result<usize, Declined> {
     devices.iter().position(|index| *index == path.device).ok_or(Declined::OtherDevice(path.device))
 }
 
+/// The peer that packets go to. BPF programs may tell by getpeername(2) what was dialled instead: a Service.
+fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
+    let told = address(getpeername(socket).ok().flatten())?;
+    let known = proof::identify(socket).ok()?.remote;
+    Some(if Endpoint::from(told) == known { told } else { in_family_of(told, known.to_socket_addr()) })
+}
+
+/// The same address, as a socket of this one's family names it: IPv4 is mapped for an IPv6 socket.
+fn in_family_of(told: SocketAddr, known: SocketAddr) -> SocketAddr {
+    match (told, known.ip()) {
+        (SocketAddr::V6(_), IpAddr::V4(v4)) => SocketAddr::new(v4.to_ipv6_mapped().into(), known.port()),
+        _ => known,
+    }
+}
+
 fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {
     SocketAddr::try_from(any?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_named_as_its_socket_names_it() {
+        let named = |told: &str, known: &str| in_family_of(told.parse().unwrap(), known.parse().unwrap()).to_string();
+        assert_eq!(named("[::ffff:10.96.0.1]:80", "10.244.0.3:8080"), "[::ffff:10.244.0.3]:8080");
+        assert_eq!(named("10.96.0.1:80", "10.244.0.3:8080"), "10.244.0.3:8080");
+        assert_eq!(named("[fd00::1]:80", "[fd00::3]:8080"), "[fd00::3]:8080");
+    }
 }

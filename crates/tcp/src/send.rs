@@ -1,5 +1,6 @@
 //! What leaves, and when.
 
+use crate::ack::Ack;
 use crate::state::{Connection, Memory, State};
 use crate::wire::frame::{Fields, Headers, WriteError};
 use crate::wire::options::Timestamps;
@@ -113,6 +114,18 @@ impl Connection {
         let flags = flags(true);
         let fields = Fields { seq: at, ack: progress.rcv_nxt, flags, window, timestamps: self.timestamps(now) };
         (payload.len > 0).then_some(Outgoing { headers: &self.headers, fields, payload })
+    }
+
+    /// The acknowledgement that waits for data to go with. `None`: none is owed.
+    ///
+    /// The caller sends it as the connection goes back. Nothing changes, so nothing is committed.
+    pub fn owed(&self, now: u64) -> Option<Outgoing<'_>> {
+        let State { progress, ack, .. } = &self.state;
+        let window = window::promise(&self.agreed, progress, progress.rcv_edge).field;
+        let (seq, flags, timestamps) = (progress.snd_nxt, flags(false), self.timestamps(now));
+        let fields = Fields { seq, ack: progress.rcv_nxt, flags, window, timestamps };
+        let payload = Payload { at: seq, len: 0 };
+        (*ack != Ack::Idle).then_some(Outgoing { headers: &self.headers, fields, payload })
     }
 
     fn is_time_up(&self, now: u64) -> bool {

@@ -84,6 +84,17 @@ fn what_the_peer_misses_may_leave_once_more() {
 }
 
 #[test]
+fn an_acknowledgement_that_waits_for_data_is_owed() {
+    let mut bench = bench(|_| {});
+    assert!(bench.connection.owed(0).is_none());
+    assert!(matches!(bench.receive(segment(b"abc", |_| {})), Outcome::Accepted { .. }));
+    let before = bench.connection.saved();
+    let owed = bench.connection.owed(0).expect("an acknowledgement");
+    assert_eq!((owed.payload().len, owed.fields().seq, owed.fields().ack), (0, Seq(UNA), Seq(NXT + 3)));
+    assert_eq!(bench.connection.saved(), before);
+}
+
+#[test]
 fn what_a_segment_acknowledges_that_tells_a_loss_is_not_missing() {
     let sack = Options { has_sack: true, ..Options::default() };
     for (acked, missing) in [(0, Some((0, 100))), (100, Some((100, 100))), (230, Some((230, 20))), (250, None)] {

@@ -19,6 +19,7 @@
 
 mod cgroup;
 pub mod greeter;
+pub mod hairpin;
 #[cfg(feature = "istio-rules")]
 pub mod istio_rules;
 mod namespace;

@@ -13,9 +13,9 @@
 // The connection made before main, or the number of the step that failed (negative).
 int before_main_socket = -1;
 
-static int connect_to(int port) {
+static int connect_to(const char *host, int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) return -1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return -2;
     return connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? fd : -3;
@@ -37,11 +37,11 @@ static int fork_and_wait(void) {
     return waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 3 ? 0 : -7;
 }
 
-// Has an effect only for `posix-cases early PORT`.
+// Has an effect only for `posix-cases early ADDRESS PORT`.
 static void before_main(int argc, char **argv, char **environment) {
     (void)environment;
-    if (argc != 3 || strcmp(argv[1], "early") != 0) return;
-    int fd = connect_to(atoi(argv[2]));
+    if (argc != 4 || strcmp(argv[1], "early") != 0) return;
+    int fd = connect_to(argv[2], atoi(argv[3]));
     int failed = fd < 0 ? fd : ping(fd);
     if (!failed) failed = fork_and_wait();
     if (!failed) failed = ping(fd);

@@ -15,7 +15,7 @@ pub fn run(port: &str) {
         fds::close(fd).expect("close");
     }
     let port = port.parse().expect("a port");
-    let fd = link::connect(&Addr::loopback(Family::V4, port), Family::V4);
+    let fd = link::connect(&Addr::server(Family::V4, port), Family::V4);
     assert_eq!(fd, 0, "the lowest number is free for the program");
     let mut end = End::new(fd, Side::Client);
     link::warm_asking(&mut end);

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+pub use crate::hosts::Side;
 use crate::pattern::Pattern;
 use crate::sys::errno::{EAGAIN, EINTR, Errno, Outcome};
 use crate::sys::{Fd, fds, io, poll};
@@ -29,13 +30,6 @@ pub struct Rx {
 pub struct End {
     pub tx: Tx,
     pub rx: Rx,
-}
-
-/// The side of a connection decides which stream goes out and which comes in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    Client,
-    Server,
 }
 
 impl Tx {

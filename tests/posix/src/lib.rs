@@ -6,10 +6,12 @@
 
 mod around;
 pub mod bare;
+mod carried;
 mod case;
 pub mod cases;
 pub mod early;
 mod end;
+pub mod hosts;
 mod link;
 mod namespace;
 pub mod pattern;

@@ -2,6 +2,7 @@
 
 use libc::c_int;
 
+use crate::carried::Awaited;
 use crate::end::{End, Side};
 use crate::peer::{Peer, Preload};
 use crate::sys::errno::EINTR;
@@ -12,7 +13,7 @@ use crate::sys::{Fd, fds, net};
 /// byte, and for a flip or two.
 pub const WARM_ROUNDS: usize = 50;
 pub const WARM_BYTES: usize = 64;
-/// A socket that listens on a loopback port of the kernel's choice.
+/// A socket that listens on a port of the kernel's choice.
 pub struct Listener {
     pub fd: Fd,
     pub family: Family,
@@ -25,14 +26,14 @@ impl Listener {
 
     /// `kind` is SOCK_NONBLOCK or 0.
     pub fn with(family: Family, kind: c_int, backlog: c_int) -> Listener {
-        let fd = net::socket(family, libc::SOCK_CLOEXEC | kind);
-        net::bind(fd, &Addr::loopback(family, 0)).expect("bind");
+        let fd = net::server_socket(family, libc::SOCK_CLOEXEC | kind);
+        net::bind(fd, &Addr::server(family, 0)).expect("bind");
         net::listen(fd, backlog).expect("listen");
         Listener { fd, family }
     }
 
     pub fn addr(&self) -> Addr {
-        Addr::loopback(self.family, self.port())
+        Addr::server(self.family, self.port())
     }
 
     pub fn port(&self) -> u16 {
@@ -92,40 +93,46 @@ pub fn numbered_pair(family: Family, number: u64) -> (End, End) {
 pub fn warm_up_pair(a: &mut End, b: &mut End) {
     net::set_nodelay(a.fd());
     net::set_nodelay(b.fd());
+    let awaited = Awaited::of(&[a.fd(), b.fd()]);
     for _ in 0..WARM_ROUNDS {
         a.send(WARM_BYTES);
         b.recv(WARM_BYTES);
         b.send(WARM_BYTES);
         a.recv(WARM_BYTES);
+        awaited.rest();
     }
 }
 
 /// As [`own_pair`]'s warm-up, between two processes that are no puppets; the other one calls [`warm_answering`].
 pub fn warm_asking(end: &mut End) {
     net::set_nodelay(end.fd());
+    ask_and_rest(end);
+}
+
+fn ask_and_rest(end: &mut End) {
+    let awaited = Awaited::of(&[end.fd()]);
     for _ in 0..WARM_ROUNDS {
         end.send(WARM_BYTES);
         end.recv(WARM_BYTES);
+        awaited.rest();
     }
 }
 
 pub fn warm_answering(end: &mut End) {
     net::set_nodelay(end.fd());
+    let awaited = Awaited::of(&[end.fd()]);
     for _ in 0..WARM_ROUNDS {
         end.recv(WARM_BYTES);
         end.send(WARM_BYTES);
+        awaited.rest();
     }
 }
 
 /// Without Nagle's delays: cases expect sent bytes to arrive soon.
 pub fn warm_up(end: &mut End, peer: &mut Peer) {
     net::set_nodelay(end.fd());
-    peer.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
-    peer.start("echo", &[WARM_ROUNDS as u64, WARM_BYTES as u64]);
-    for _ in 0..WARM_ROUNDS {
-        end.send(WARM_BYTES);
-        end.recv(WARM_BYTES);
-    }
+    peer.start("warm", &[]);
+    ask_and_rest(end);
     peer.finish();
 }
 
@@ -133,7 +140,7 @@ pub fn warm_up(end: &mut End, peer: &mut Peer) {
 pub fn cold_client(family: Family, preload: Preload) -> (End, Peer) {
     let mut peer = Peer::spawn(preload);
     let port = peer.call("listen", &[family as u64]);
-    let fd = connect(&Addr::loopback(family, port as u16), family);
+    let fd = connect(&Addr::server(family, port as u16), family);
     peer.call("accept", &[]);
     (End::new(fd, Side::Client), peer)
 }

@@ -88,7 +88,7 @@ impl Puppet {
             }
             ("connect", &[code, port]) => {
                 let family = family(code);
-                self.adopt(connect(&Addr::loopback(family, port as u16), family), 0, 0, 0);
+                self.adopt(connect(&Addr::server(family, port as u16), family), 0, 0, 0);
                 0
             }
             ("take", &[server, sent, received]) => {
@@ -129,6 +129,7 @@ fn on_connection(end: &mut End, op: &str, args: &[u64]) -> u64 {
                 end.send(n as usize);
             }
         }
+        ("warm", &[]) => link::warm_answering(end),
         ("send", &[n]) => end.send(n as usize),
         // All bytes in one call, which a blocking write must manage.
         ("send_once", &[n]) => assert_eq!(end.tx.try_send(n as usize, io::write), Ok(n as usize)),

@@ -17,6 +17,7 @@ use crate::harness::rules;
 use crate::harness::run::Runner;
 use crate::harness::shrink::Shrink;
 use crate::harness::truth::{RUNS, RUNS_FOR_A_FAULT, Truth, Verdict};
+use crate::harness::worlds::Worlds;
 use crate::program::{self, Step};
 use crate::trace::Line;
 
@@ -49,7 +50,7 @@ pub fn run(options: &Options) -> Result<i32, String> {
     }
     let scratch = tempfile::Builder::new().prefix("twin-").tempdir().map_err(|e| e.to_string())?;
     let deadline = Duration::from_secs(options.deadline);
-    let runner = Runner { sidestep, scratch: scratch.path().into(), deadline };
+    let runner = Runner { sidestep, scratch: scratch.path().into(), deadline, worlds: Worlds::new(scratch.path()) };
     let campaign = Campaign {
         options,
         runner,
@@ -61,6 +62,10 @@ pub fn run(options: &Options) -> Result<i32, String> {
     };
     campaign.all()?;
     campaign.say_rules();
+    if let Err(what) = campaign.runner.worlds.end() {
+        campaign.failed.fetch_add(1, Relaxed);
+        eprintln!("FAIL {what}");
+    }
     let (passed, failed) = (campaign.passed.load(Relaxed), campaign.failed.load(Relaxed));
     let last = format!("twin: {passed} passed, {failed} failed");
     if options.json {
@@ -140,8 +145,7 @@ impl Campaign<'_> {
 
     fn one(&self, subject: &Subject, trace: bool) {
         let modes = self.modes.of(subject.seed);
-        let layouts: Vec<bool> = modes.iter().map(|mode| mode.two).collect();
-        let truth = match Truth::find(&self.runner, &subject.steps, subject.seed, &layouts, RUNS) {
+        let truth = match Truth::find(&self.runner, &subject.steps, subject.seed, &modes, RUNS) {
             Ok(truth) => truth,
             Err(what) => return self.fails(subject, "plain", &what),
         };

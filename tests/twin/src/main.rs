@@ -14,6 +14,7 @@ mod trace;
 use std::path::Path;
 
 use clap::Parser;
+use sidestep_posix::hosts::{self, Side};
 
 use exec::{actor, coordinator};
 use harness::options::{Options, Part};
@@ -22,7 +23,7 @@ use reference::Reference;
 fn main() {
     let options = Options::parse();
     let done = match &options.part {
-        Some(Part::Exec { dir, reference, ring, side }) => execute(dir, *reference, *ring, side).map(|()| 0),
+        Some(Part::Exec { dir, reference, ring, side }) => execute(dir, *reference, ring, side).map(|()| 0),
         Some(Part::Side { meet }) => {
             sidestep_posix::sys::process::die_with_parent();
             let channel = actor::meet_at(meet);
@@ -37,7 +38,8 @@ fn main() {
     }));
 }
 
-fn execute(dir: &Path, with_reference: bool, ring: bool, side: &[String]) -> Result<(), String> {
+fn execute(dir: &Path, with_reference: bool, ring: &[String], side: &[String]) -> Result<(), String> {
+    let rings = [Side::Client, Side::Server].map(|side| ring.iter().any(|name| name == hosts::name(side)));
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).map_err(|e| format!("{name}: {e}"));
     let steps = program::parse(&read("program")?)?;
     let reference = match with_reference {
@@ -47,5 +49,5 @@ fn execute(dir: &Path, with_reference: bool, ring: bool, side: &[String]) -> Res
         }
         false => Reference::default(),
     };
-    coordinator::run(&steps, coordinator::Layout { scratch: dir, side, ring, broker: with_reference }, reference)
+    coordinator::run(&steps, coordinator::Layout { scratch: dir, side, rings, broker: with_reference }, reference)
 }

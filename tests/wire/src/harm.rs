@@ -23,6 +23,9 @@ pub struct Rates {
     /// Cut anywhere behind the Ethernet header.
     #[arg(long, default_value_t = 0)]
     pub cut: u32,
+    /// Marked by a router that is congested (CE of RFC 3168), if its sender understands that.
+    #[arg(long, default_value_t = 0)]
+    pub mark: u32,
     /// Microseconds by which each segment is late.
     #[arg(long, default_value_t = 0)]
     pub delay: u64,
@@ -40,6 +43,7 @@ pub struct Done {
     pub reordered: u64,
     pub damaged: u64,
     pub cut: u64,
+    pub marked: u64,
 }
 
 impl Done {
@@ -50,12 +54,14 @@ impl Done {
         self.reordered += other.reordered;
         self.damaged += other.damaged;
         self.cut += other.cut;
+        self.marked += other.marked;
     }
 
     pub fn to_json(self) -> serde_json::Value {
-        let Done { segments, lost, doubled, reordered, damaged, cut } = self;
+        let Done { segments, lost, doubled, reordered, damaged, cut, marked } = self;
         serde_json::json!({
             "segments": segments, "lost": lost, "doubled": doubled, "reordered": reordered, "damaged": damaged, "cut": cut,
+            "marked": marked,
         })
     }
 }
@@ -84,6 +90,9 @@ pub fn harm(frame: &mut Vec<u8>, rates: &Rates, chance: &mut Chance, done: &mut 
         done.lost += 1;
         return Fate { copies: 0, ..Fate::UNHARMED };
     }
+    if rates.mark > 0 && chance.hits(rates.mark) && mark(frame) {
+        done.marked += 1;
+    }
     if chance.hits(rates.damage) {
         let at = ETHERNET + chance.below((frame.len() - ETHERNET) as u64) as usize;
         frame[at] ^= 1 << chance.below(8);
@@ -104,6 +113,36 @@ pub fn harm(frame: &mut Vec<u8>, rates: &Rates, chance: &mut Chance, done: &mut 
         (fate.is_overtaken, fate.delay) = (true, fate.delay + OVERTAKEN);
     }
     fate
+}
+
+/// CE, both bits of the field.
+const MARKED: u8 = 3;
+
+/// Marks the packet. False: its sender does not understand that, or it is marked already.
+fn mark(frame: &mut [u8]) -> bool {
+    let is_capable = |bits: u8| bits & MARKED != 0 && bits & MARKED != MARKED;
+    match frame.get(12..ETHERNET + 20) {
+        Some([8, 0, _, bits, ..]) if is_capable(*bits) => {
+            let (before, after) = (*bits & MARKED, MARKED);
+            frame[ETHERNET + 1] |= MARKED;
+            subtract_from_checksum(frame, u16::from(after - before));
+            true
+        }
+        // The low half of the class comes first in its byte.
+        Some([0x86, 0xdd, _, bits, ..]) if is_capable(*bits >> 4) => {
+            frame[ETHERNET + 1] |= MARKED << 4;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// A word of the IPv4 header has grown by so much (RFC 1624).
+fn subtract_from_checksum(frame: &mut [u8], grown: u16) {
+    let at = ETHERNET + 10;
+    let checksum = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let (less, borrows) = checksum.overflowing_sub(grown);
+    frame[at..at + 2].copy_from_slice(&(less - u16::from(borrows)).to_be_bytes());
 }
 
 #[cfg(test)]
@@ -143,5 +182,33 @@ mod tests {
             let _ = harm(&mut frame, &rates, &mut chance, &mut done);
             assert!((ETHERNET..80).contains(&frame.len()));
         }
+    }
+
+    /// The sum of an IPv4 header is 0xffff.
+    fn sum(header: &[u8]) -> u32 {
+        let all: u32 = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+        (all & 0xffff) + (all >> 16)
+    }
+
+    #[test]
+    fn a_mark_leaves_a_right_checksum() {
+        for bits in 0..=3 {
+            for rest in [0u8, 1, 0xfe, 0xff] {
+                let mut frame = vec![0; ETHERNET + 40];
+                (frame[12], frame[ETHERNET], frame[ETHERNET + 1], frame[ETHERNET + 9]) = (8, 0x45, bits, rest);
+                let checksum = !(sum(&frame[ETHERNET..ETHERNET + 20]) as u16);
+                frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_be_bytes());
+                assert_eq!(mark(&mut frame), bits == 1 || bits == 2);
+                assert_eq!(sum(&frame[ETHERNET..ETHERNET + 20]), 0xffff);
+            }
+        }
+    }
+
+    #[test]
+    fn packets_of_ipv6_are_marked_in_their_class() {
+        let mut frame = vec![0; ETHERNET + 60];
+        (frame[12], frame[13], frame[ETHERNET], frame[ETHERNET + 1]) = (0x86, 0xdd, 0x60, 0x2f);
+        assert!(mark(&mut frame) && !mark(&mut frame));
+        assert_eq!((frame[ETHERNET], frame[ETHERNET + 1]), (0x60, 0x3f));
     }
 }

@@ -16,6 +16,7 @@ use sidestep_ebpf::error::{Doing, Error};
 use sidestep_ebpf::probe::{self, Missing};
 use sidestep_ebpf::{netns, packets, services};
 use sidestep_mesh::capture::flags;
+use sidestep_mesh::capture::pod::Netns;
 use sidestep_mesh::capture::rules::{Rules, WithoutProxy};
 use sidestep_mesh::field::Invalid;
 use std::collections::BTreeSet;
@@ -91,11 +92,12 @@ fn addresses(namespace: &Path) -> BTreeSet<IpAddr> {
 
 /// The file of the namespace.
 fn namespace(name: &str) -> Result<PathBuf, CommandError> {
-    let path = match name.parse::<u32>() {
-        Ok(pid) => Path::new("/proc").join(pid.to_string()).join("ns/net"),
-        Err(_) if name.contains('/') => PathBuf::from(name),
-        Err(_) => Path::new("/run/netns").join(name),
+    let named = match name.parse() {
+        Ok(pid) => Netns::Pid(pid),
+        Err(_) if name.contains('/') => Netns::Path(name.into()),
+        Err(_) => Netns::Name(name.into()),
     };
+    let path = named.path();
     match path.try_exists() {
         Ok(true) => Ok(path),
         Ok(false) => Err(CommandError::NoNamespace { name: name.into(), path }),

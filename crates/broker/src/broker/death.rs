@@ -22,8 +22,9 @@ impl Broker {
         if let Some(member) = self.member(id) {
             let (totals, reasons) = self.counters(id, member);
             let links = member.links.clone();
-            self.gone.0.add(&totals);
-            report::add_reasons(&mut self.gone.1, &reasons);
+            let (all, of_each) = if self.is_or_was_stack(id) { &mut self.stack.gone } else { &mut self.gone };
+            all.add(&totals);
+            report::add_reasons(of_each, &reasons);
             self.remove_offers(id);
             let lives = self.outlives_us(id);
             let shares: Vec<_> = links.into_iter().flat_map(|link| self.leave(link, id, lives)).collect();

@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 /// An offer that waits, or is being proved.
 pub struct Pending {
     namespace: Arc<Namespace>,
+    /// Why the stack has not taken the connection.
+    pub declined: Option<Reason>,
     _permit: Permit,
 }
 
@@ -70,7 +72,7 @@ impl Broker {
                 let offer = Offer { ticket, facts, who: self.who(id, sender, &facts), passive };
                 match self.examine(ticket, &facts, msg.arg) {
                     Ok(permit) => {
-                        let pending = Pending { namespace, _permit: permit };
+                        let pending = Pending { namespace, declined: None, _permit: permit };
                         self.find_other_end(Proving { offer, socket, pending, rounds: 0 });
                     }
                     Err(Reason::Memory) => {

@@ -3,6 +3,7 @@
 use super::Broker;
 use super::conn::{Conn, Member, Role};
 use crate::link::{Connection, Link};
+use crate::matching::Offer;
 use crate::outbox::Attached;
 use crate::status::{self, Carrier, Direction, Reasons, Status, Totals};
 use rustix::fd::OwnedFd;
@@ -31,12 +32,16 @@ impl Broker {
         let mut processes: Vec<_> = self.conns.iter().filter_map(|(&id, conn)| self.process(id, conn)).collect();
         processes.sort_by_key(|p| p.member);
         let (mut totals, mut reasons) = self.gone.clone();
-        for process in &processes {
+        for process in processes.iter().filter(|process| !self.is_or_was_stack(process.member)) {
             totals.add(&process.totals);
             add_reasons(&mut reasons, &process.reasons);
         }
         let mut links: Vec<_> = self.links.values().collect();
         links.sort_by_key(|link| link.id);
+        let connections: Vec<_> =
+            links.iter().flat_map(|link| link.connections().map(|(n, c)| self.connection(link, n, c))).collect();
+        let stack = self.stack_status(&processes, &connections);
+        add_reasons(&mut reasons, &stack.reasons);
         Status {
             version: VERSION,
             address: self.settings.address.clone(),
@@ -44,15 +49,36 @@ impl Broker {
             uid: rustix::process::geteuid().as_raw(),
             hold: self.hold_all,
             processes,
-            connections: links
-                .iter()
-                .flat_map(|link| link.connections().map(|(n, c)| self.connection(link, n, c)))
-                .collect(),
+            connections,
             links: links.iter().map(|link| self.link(link)).collect(),
             waiting_offers: self.matcher.len() as u64,
+            waiting: self.matcher.all_waiting().map(|offer| self.waiting_offer(offer)).collect(),
+            stack,
             totals,
             reasons,
             refused: self.refused.clone(),
+        }
+    }
+
+    fn stack_status(&self, processes: &[status::Process], connections: &[status::Connection]) -> status::Stack {
+        let (mut totals, mut reasons) = self.stack.gone.clone();
+        for stack in processes.iter().filter(|process| self.is_or_was_stack(process.member)) {
+            totals.add(&stack.totals);
+            add_reasons(&mut reasons, &stack.reasons);
+        }
+        let pid = self.stack.member.and_then(|id| self.member(id)).map(|member| member.pid);
+        let is_carried = |c: &&status::Connection| c.directions.iter().all(|d| d.carrier == Carrier::Stack);
+        status::Stack { pid, carries: connections.iter().filter(is_carried).count() as u64, totals, reasons }
+    }
+
+    fn waiting_offer(&self, offer: &Offer) -> status::Waiting {
+        let pending = self.waiting.get(&offer.ticket);
+        status::Waiting {
+            pid: self.member(offer.ticket.member).map_or(0, |member| member.pid),
+            local: offer.facts.local.to_string(),
+            remote: offer.facts.remote.to_string(),
+            passive: offer.passive,
+            declined: pending.and_then(|pending| pending.declined).map(|reason| reason.name().into()),
         }
     }
 

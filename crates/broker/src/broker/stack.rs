@@ -9,6 +9,7 @@ use crate::domain::Scope;
 use crate::matching::{Offer, Ticket};
 use crate::outbox::Attached;
 use crate::receiver::loan::Loan;
+use crate::status::{Reasons, Totals};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub struct Stack {
     next: u64,
     /// Offers that the stack has been asked about, by the number of the question.
     asked: BTreeMap<u64, Ticket>,
+    /// Counters of stacks that have ended.
+    pub gone: (Totals, Reasons),
 }
 
 /// Most questions that the stack may leave open. Further offers wait for another end on this host only.
@@ -29,8 +32,9 @@ impl Broker {
     /// A new member that has come by the operator's socket is the stack, in place of an earlier one. Offers that wait are made
     /// again, and then shown to it.
     pub(super) fn may_be_stack(&mut self, id: u64) {
-        if self.scope_of(id) == Scope::Operator {
-            self.stack = Stack { member: Some(id), next: self.stack.next, asked: BTreeMap::new() };
+        if self.is_or_was_stack(id) {
+            self.stack.member = Some(id);
+            self.stack.asked.clear();
             let shown: Vec<Ticket> = self
                 .matcher
                 .all_waiting()
@@ -47,6 +51,11 @@ impl Broker {
 
     pub(super) fn is_stack(&self, id: u64) -> bool {
         self.stack.member == Some(id)
+    }
+
+    /// Whether the member is the stack, or an earlier one that has not ended yet.
+    pub(super) fn is_or_was_stack(&self, id: u64) -> bool {
+        self.scope_of(id) == Scope::Operator
     }
 
     /// The member `id` is gone.
@@ -81,7 +90,7 @@ impl Broker {
         }
         let ticket = self.stack.asked.remove(&msg.arg);
         if msg.arg2 != 0 {
-            return;
+            return self.declined(ticket, u8::try_from(msg.arg2).ok().and_then(Reason::from_code));
         }
         let stack = Ticket { member: id, offer: msg.arg };
         let Some(offer) = ticket.and_then(|ticket| self.matcher.withdraw(ticket)) else {
@@ -93,6 +102,13 @@ impl Broker {
         if let Err(reason) = self.connect([End::of(&offer), far]) {
             self.refuse(offer.ticket, reason);
             self.refuse(stack, reason);
+        }
+    }
+
+    /// The offer goes on waiting, for an end on this host.
+    fn declined(&mut self, ticket: Option<Ticket>, reason: Option<Reason>) {
+        if let Some(pending) = ticket.and_then(|ticket| self.waiting.get_mut(&ticket)) {
+            pending.declined = reason;
         }
     }
 }

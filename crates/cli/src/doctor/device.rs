@@ -12,9 +12,12 @@ struct Report {
     driver: String,
     mtu: u32,
     queues: u32,
-    native_xdp: bool,
-    zero_copy: bool,
+    mode: String,
+    /// Id of an XDP program that is attached.
+    xdp_program: Option<u32>,
     concerns: Vec<String>,
+    /// What to do about each.
+    advice: Vec<String>,
 }
 
 /// One check for each device.
@@ -44,19 +47,11 @@ fn check(device: &str) -> Check {
 }
 
 fn read(name: &'static str, report: &Report) -> Check {
-    let Report { device, driver, mtu, queues, concerns, .. } = report;
-    let xdp = match (report.zero_copy, report.native_xdp) {
-        (true, _) => "XDP in the driver, without copies",
-        (false, true) => "XDP in the driver, with copies",
-        (false, false) => "generic XDP",
-    };
-    let found = format!("{device}: driver {driver}, MTU {mtu}, queues {queues}, {xdp}");
+    let Report { device, driver, mtu, queues, mode, concerns, advice, .. } = report;
+    let other = report.xdp_program.map_or_else(String::new, |id| format!(", XDP program {id} is attached"));
+    let found = format!("{device}: driver {driver}, MTU {mtu}, queues {queues}, by {mode}{other}");
     if concerns.is_empty() {
         return Check::ok(name, found);
     }
-    Check::limited(
-        name,
-        format!("{found}; {}", concerns.join("; ")),
-        "docs/stack.md, Limits, says what follows from that",
-    )
+    Check::limited(name, format!("{found}; {}", concerns.join("; ")), advice.join("; "))
 }

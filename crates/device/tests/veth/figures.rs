@@ -3,7 +3,7 @@
 use crate::frames::{EXPERIMENTAL, ethernet, experimental, four, taken};
 use crate::receive::take;
 use crate::wire::{HERE, PATIENCE, THERE, Wire, at, until};
-use sidestep_device::{Mode, Options, Tuple};
+use sidestep_device::{Hook, Mode, Options, Tuple};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
@@ -15,8 +15,8 @@ static TURN: Mutex<()> = Mutex::new(());
 
 const TIME: Duration = Duration::from_secs(1);
 
-fn options(mode: Mode) -> Options {
-    Options { mode, receive_frames: 4096, send_frames: 4096, taken: 1024 }
+fn options(hook: Hook) -> Options {
+    Options { mode: Mode::By(hook), receive_frames: 4096, send_frames: 4096, taken: 1024 }
 }
 
 fn rate(count: u64, began: Instant) -> u64 {
@@ -32,9 +32,9 @@ fn received_by(wire: &Wire) -> u64 {
     })
 }
 
-fn measure_receive(mode: Mode, mtu: u32, length: usize) {
+fn measure_receive(hook: Hook, mtu: u32, length: usize) {
     let wire = Wire::with(1, mtu);
-    let mut device = wire.open_with(&options(mode));
+    let mut device = wire.open_with(&options(hook));
     take(&device);
     let there = wire.packets(&wire.there);
     let frame = ethernet(&taken(four(), &vec![7; length - 54]));
@@ -66,15 +66,15 @@ fn measure_receive(mode: Mode, mtu: u32, length: usize) {
         sent = sender.join().unwrap();
     });
     let rate = rate(received, began);
-    println!("figure: receive, {mode:?}, {length} bytes: {rate} frames/s ({received} of {sent})");
+    println!("figure: receive, {hook:?}, {length} bytes: {rate} frames/s ({received} of {sent})");
     let statistics = device.queues[0].statistics().unwrap();
     let dropped = statistics.rx_dropped + statistics.rx_fill_ring_empty_descs.unwrap_or(0);
     assert!(received <= sent && received + dropped >= sent, "lost without a reason: {statistics:?}");
 }
 
-fn measure_send(mode: Mode, mtu: u32, length: usize) {
+fn measure_send(hook: Hook, mtu: u32, length: usize) {
     let wire = Wire::with(1, mtu);
-    let mut device = wire.open_with(&options(mode));
+    let mut device = wire.open_with(&options(hook));
     let frame = experimental(HERE, THERE, 5, length);
     let sender = &mut device.queues[0].sender;
     let (before, began) = (received_by(&wire), Instant::now());
@@ -90,7 +90,7 @@ fn measure_send(mode: Mode, mtu: u32, length: usize) {
         sender.waiting() == 0
     });
     let rate = rate(sent, began);
-    println!("figure: send, {mode:?}, {length} bytes: {rate} frames/s");
+    println!("figure: send, {hook:?}, {length} bytes: {rate} frames/s");
     let mut arrived = 0;
     until("frames are lost on the way", || {
         arrived = received_by(&wire) - before;
@@ -101,9 +101,11 @@ fn measure_send(mode: Mode, mtu: u32, length: usize) {
 #[test]
 fn frames_per_second() {
     let _turn = TURN.lock().unwrap();
-    for (mode, mtu, length) in [(Mode::Generic, 1500, 128), (Mode::Generic, 1500, 1514), (Mode::Native, 1500, 128)] {
-        measure_receive(mode, mtu, length);
-        measure_send(mode, mtu, length);
+    for hook in [Hook::Ingress, Hook::Generic, Hook::Native] {
+        for length in [128, 1514] {
+            measure_receive(hook, 1500, length);
+            measure_send(hook, 1500, length);
+        }
     }
 }
 
@@ -111,19 +113,27 @@ fn frames_per_second() {
 #[test]
 fn long_frames_per_second() {
     let _turn = TURN.lock().unwrap();
-    for length in [3800, 9014] {
-        measure_receive(Mode::Generic, 9000, length);
-        measure_send(Mode::Generic, 9000, length);
+    for hook in [Hook::Ingress, Hook::Generic] {
+        for length in [3800, 9014] {
+            measure_receive(hook, 9000, length);
+            measure_send(hook, 9000, length);
+        }
     }
 }
 
 /// The time from a frame of the peer's to the answer, both by system calls of ours: what a request costs at least.
 #[test]
 fn a_round_trip() {
-    const COUNT: usize = 3000;
     let _turn = TURN.lock().unwrap();
+    for hook in [Hook::Ingress, Hook::Generic] {
+        measure_round_trip(hook);
+    }
+}
+
+fn measure_round_trip(hook: Hook) {
+    const COUNT: usize = 3000;
     let wire = Wire::new();
-    let mut device = wire.open_with(&options(Mode::Auto));
+    let mut device = wire.open_with(&options(hook));
     take(&device);
     let there = wire.packets(&wire.there);
     let answers = wire.packets(&wire.there).only(EXPERIMENTAL);
@@ -159,7 +169,11 @@ fn a_round_trip() {
     });
     assert_eq!(times.len(), COUNT);
     times.sort_unstable();
-    println!("figure: round trip of 128 bytes: median {:?}, P90 {:?}", times[COUNT / 2], times[COUNT * 9 / 10]);
+    println!(
+        "figure: round trip of 128 bytes, {hook:?}: median {:?}, P90 {:?}",
+        times[COUNT / 2],
+        times[COUNT * 9 / 10]
+    );
     assert!(times[COUNT / 2] < Duration::from_millis(20));
 }
 
@@ -214,10 +228,11 @@ fn requests(wire: &Wire) -> f64 {
 fn other_connections() {
     let _turn = TURN.lock().unwrap();
     let wire = Wire::new();
-    let mut found = [const { Vec::new() }; 6];
+    let mut found = [const { Vec::new() }; 8];
     for _ in 0..3 {
-        for (number, mode) in [None, Some(Mode::Generic), Some(Mode::Native)].into_iter().enumerate() {
-            let device = mode.map(|mode| wire.open_with(&options(mode)));
+        let hooks = [None, Some(Hook::Ingress), Some(Hook::Generic), Some(Hook::Native)];
+        for (number, hook) in hooks.into_iter().enumerate() {
+            let device = hook.map(|hook| wire.open_with(&options(hook)));
             let other = Tuple::new(at("10.0.0.1:1"), at("10.0.0.2:1"));
             device.iter().for_each(|device| device.taken.add(&other).unwrap());
             found[number * 2].push(bulk(&wire));
@@ -225,7 +240,7 @@ fn other_connections() {
         }
     }
     let best = found.map(|figures| figures.into_iter().fold(0.0, f64::max));
-    for (name, figures) in ["no program", "generic", "native"].iter().zip(best.chunks(2)) {
+    for (name, figures) in ["no program", "tc ingress", "generic", "native"].iter().zip(best.chunks(2)) {
         println!("figure: other connections, {name}: bulk {:.2} GB/s, 16 KB requests {:.0}/s", figures[0], figures[1]);
     }
     assert!(best[2] > best[0] / 4.0, "the program costs far too much");

@@ -66,6 +66,13 @@ pub fn datagram(headers: IpHeaders, ports: [u16; 2], payload: &[u8]) -> Vec<u8> 
     packet
 }
 
+/// An IPv4 packet of this protocol, between the same hosts, around these bytes.
+pub fn around(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut header = Ipv4Header::new(payload.len() as u16, 64, IpNumber(protocol), V4[1], V4[0]).unwrap();
+    header.header_checksum = header.calc_header_checksum();
+    [&header.to_bytes()[..], payload].concat()
+}
+
 /// A segment of the taken connection, with this payload.
 pub fn taken(headers: IpHeaders, payload: &[u8]) -> Vec<u8> {
     segment(headers, [REMOTE_PORT, LOCAL_PORT], payload)

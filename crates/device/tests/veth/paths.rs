@@ -60,6 +60,7 @@ fn expected(wire: &Wire, ends: [&str; 2]) -> Path {
         mtu: 1500,
         link_mtu: 1500,
         neighbour: Freshness::Confirmed,
+        is_own: true,
     }
 }
 
@@ -113,6 +114,44 @@ fn the_path_of_a_pods_packets_is_the_one_that_the_node_forwards_them_by() {
     for ends in [["10.1.0.7", "10.0.0.2"], ["fd01::7", "fd00::2"]] {
         let path = found(&wire, ends);
         assert_eq!((path.device, path.source, path.destination), (index(&wire), HERE, THERE));
+        assert!(!path.is_own);
+    }
+}
+
+/// Source-based rules, of a host with two uplinks.
+#[test]
+fn rules_about_the_local_address_decide() {
+    let wire = Wire::new();
+    wire.here.ip("addr add 10.0.0.9/24 dev eth0");
+    wire.here.ip("-6 addr add fd00::9/64 dev eth0 nodad");
+    wire.here.ip("rule add from 10.0.0.9 lookup 77");
+    wire.here.ip("-6 rule add from fd00::9 lookup 77");
+    wire.here.ip("route add 192.0.2.0/24 via 10.0.0.2 mtu 1300 table 77");
+    wire.here.ip("-6 route add 2001:db8::/32 via fd00::2 mtu 1320 table 77");
+    for (local, other, remote, mtu) in
+        [("10.0.0.9", "10.0.0.1", "192.0.2.9", 1300), ("fd00::9", "fd00::1", "2001:db8::9", 1320)]
+    {
+        assert_eq!(found(&wire, [local, remote]).mtu, mtu);
+        assert!(matches!(find(&wire, [other, remote]), Err(NoPath::NoRoute { .. })));
+    }
+}
+
+/// Packets of the two ends of one connection leave by two devices, though both pods are on this host.
+#[test]
+fn rules_about_where_a_packet_came_in_decide() {
+    use sidestep_testkit::hairpin::{CLIENT, DEVICES, Hairpin, SERVER};
+    let hairpin = Hairpin::new();
+    let ends = [(CLIENT.0.into(), SERVER.0.into()), (CLIENT.1.into(), SERVER.1.into())];
+    for (client, server) in ends {
+        for (device, (local, remote)) in DEVICES.into_iter().zip([(client, server), (server, client)]) {
+            let mut path = None;
+            until("the router does not answer", || {
+                path = hairpin.host.run(|| resolve(local, remote)).ok();
+                path.is_some()
+            });
+            let index = hairpin.host.run(|| sidestep_device::probe(device).expect("the device").index);
+            assert_eq!(path.expect("a path").device, index, "{local} to {remote}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::frames::*;
 use crate::wire::{OnDrop, PATIENCE, Wire, at, next_frame, small, until};
 use etherparse::{SlicedPacket, TransportSlice};
-use sidestep_device::{Device, Mode, Options, Queue, Tuple};
+use sidestep_device::{Device, Hook, Mode, Options, Queue, Tuple};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,23 +22,25 @@ pub fn take(device: &Device) {
 
 #[test]
 fn frames_of_taken_connections_arrive_byte_for_byte() {
-    let wire = Wire::new();
-    let mut device = wire.open();
-    take(&device);
-    let there = wire.packets(&wire.there);
-    let packets =
-        [taken(four(), b"hello"), taken(six(), &[9; 1400]), icmp_error_v4(), icmp_error_v6(), taken(four(), b"")];
-    // Twice as many as there are frames, so that each is used again.
-    for _ in 0..26 {
-        for packet in &packets {
-            for frame in [ethernet(packet), tagged(&[[0x8100, 0x2007]], packet)] {
-                there.send(&frame);
-                assert_eq!(next_frame(&mut device, 0), frame);
+    for hook in [Hook::Ingress, Hook::Generic] {
+        let wire = Wire::new();
+        let mut device = wire.open_with(&Options { mode: Mode::By(hook), ..small() });
+        take(&device);
+        let there = wire.packets(&wire.there);
+        let packets =
+            [taken(four(), b"hello"), taken(six(), &[9; 1400]), icmp_error_v4(), icmp_error_v6(), taken(four(), b"")];
+        // Twice as many as there are frames, so that each is used again.
+        for _ in 0..26 {
+            for packet in &packets {
+                for frame in [ethernet(packet), tagged(&[[0x8100, 0x2007]], packet)] {
+                    there.send(&frame);
+                    assert_eq!(next_frame(&mut device, 0), frame);
+                }
             }
         }
+        let statistics = device.queues[0].statistics().unwrap();
+        assert_eq!((statistics.rx_dropped, statistics.rx_ring_full, statistics.rx_invalid_descs), (0, Some(0), 0));
     }
-    let statistics = device.queues[0].statistics().unwrap();
-    assert_eq!((statistics.rx_dropped, statistics.rx_ring_full, statistics.rx_invalid_descs), (0, Some(0), 0));
 }
 
 #[test]
@@ -64,16 +66,18 @@ fn a_batch_has_the_frames_in_order_and_no_more_than_asked_for() {
 /// A frame of the greatest MTU takes three chunks.
 #[test]
 fn long_frames_arrive_byte_for_byte() {
-    let wire = Wire::with(1, 9000);
-    let mut device = wire.open();
-    take(&device);
-    let there = wire.packets(&wire.there);
-    for length in [3000, 3700, 3800, 3900, 4096, 5000, 7900, 8000, 8948] {
-        let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-        let frame = ethernet(&taken(four(), &payload));
-        for _ in 0..30 {
-            there.send(&frame);
-            assert_eq!(next_frame(&mut device, 0), frame, "{length} bytes");
+    for hook in [Hook::Ingress, Hook::Generic] {
+        let wire = Wire::with(1, 9000);
+        let mut device = wire.open_with(&Options { mode: Mode::By(hook), ..small() });
+        take(&device);
+        let there = wire.packets(&wire.there);
+        for length in [3000, 3700, 3800, 3900, 4096, 5000, 7900, 8000, 8948] {
+            let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let frame = ethernet(&taken(four(), &payload));
+            for _ in 0..30 {
+                there.send(&frame);
+                assert_eq!(next_frame(&mut device, 0), frame, "{length} bytes");
+            }
         }
     }
 }
@@ -166,10 +170,11 @@ fn a_connection_that_is_removed_goes_back_to_the_kernel() {
     assert_eq!(&received, b"hello");
 }
 
-fn spread_over_queues(mode: Mode, count: u32) {
+/// Opens a device with so many queues, and has frames of many connections come by them. Returns the numbers of those that came by each
+/// queue of the [`Device`].
+fn spread_over_queues(hook: Hook, count: u32) -> Vec<usize> {
     let wire = Wire::with(count, 1500);
-    let mut device = wire.open_with(&Options { mode, ..small() });
-    assert!(device.queues.iter().map(Queue::number).eq(0..count));
+    let mut device = wire.open_with(&Options { mode: Mode::By(hook), ..small() });
     let ports = 5000..5060u16;
     for port in ports.clone() {
         device.taken.add(&Tuple::new(at("10.0.0.1:80"), at(&format!("10.0.0.2:{port}")))).unwrap();
@@ -185,19 +190,25 @@ fn spread_over_queues(mode: Mode, count: u32) {
         }
         received.iter().map(BTreeSet::len).sum::<usize>() == sent.len()
     });
-    let used = received.iter().filter(|frames| !frames.is_empty()).count();
-    assert!(used >= 2, "the peer spreads connections over its queues");
+    let counts = received.iter().map(BTreeSet::len).collect();
+    assert!(device.queues.iter().map(Queue::number).eq(0..received.len() as u32));
     assert_eq!(received.into_iter().flatten().collect::<BTreeSet<_>>(), sent);
+    counts
 }
 
 #[test]
-fn each_queue_has_its_frames_in_native_mode() {
-    spread_over_queues(Mode::Native, 2);
+fn each_queue_has_its_frames_by_xdp() {
+    for (hook, count) in [(Hook::Native, 2), (Hook::Generic, 4)] {
+        let counts = spread_over_queues(hook, count);
+        assert_eq!(counts.len(), count as usize);
+        let used = counts.iter().filter(|frames| **frames > 0).count();
+        assert!(used >= 2, "the peer spreads connections over its queues");
+    }
 }
 
 #[test]
-fn each_queue_has_its_frames_in_generic_mode() {
-    spread_over_queues(Mode::Generic, 4);
+fn frames_of_all_queues_are_diverted_to_one() {
+    assert_eq!(spread_over_queues(Hook::Ingress, 4), [60]);
 }
 
 #[test]

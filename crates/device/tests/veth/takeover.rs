@@ -249,7 +249,9 @@ fn other_descriptors_are_refused() {
         let parts = device.parts().unwrap();
         parts.descriptors().into_iter().map(|fd| fd.try_clone_to_owned().unwrap()).collect()
     };
-    assert!(matches!(Parts::from_descriptors(all().split_off(1)), Err(Error::NotADevice(_))));
+    let shifted = Parts::from_descriptors(all().split_off(1)).and_then(Device::from_parts);
+    assert!(matches!(shifted, Err(Error::NotADevice(_))));
+    assert!(matches!(Parts::from_descriptors(all().split_off(4)), Err(Error::NotADevice(_))));
     assert!(matches!(Parts::from_descriptors(Vec::new()), Err(Error::NotADevice(_))));
     let copies = all();
     drop(device);

@@ -9,6 +9,7 @@ mod connections;
 mod datagrams;
 mod flows;
 mod frontends;
+mod give_back;
 mod installs;
 mod node;
 mod numbers;

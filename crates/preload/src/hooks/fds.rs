@@ -3,7 +3,7 @@
 use super::conn;
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
-use crate::stream::rx;
+use crate::stream::{rx, stretch};
 use crate::{arena, drain, errno, life::begin, life::numbers, next, thread, user};
 use core::ffi::{c_int, c_uint, c_ulong};
 use sidestep_abi::Reason;
@@ -154,10 +154,10 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
         }
         // Copies in the kernel's send queue are bytes that the peer has in the ring: the program does not wait for them.
         libc::TIOCOUTQ if c.is_attached() => {
-            let news = c.with_tx(|end| end.tx.news_in_kernel()).unwrap_or(u64::MAX);
+            let (news, in_ring) = c.with_tx(|end| stretch::unacknowledged(c, end)).unwrap_or((u64::MAX, 0));
             let told = user::read(value.cast_const()).and_then(|n| {
                 // SAFETY: as above.
-                unsafe { user::write(value, (n as u64).min(news) as c_int) }
+                unsafe { user::write(value, ((n as u64).min(news) + in_ring) as c_int) }
             });
             return errno::give(told.map(|()| 0)) as c_int;
         }

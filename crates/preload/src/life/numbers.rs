@@ -4,7 +4,7 @@ use super::adopt::{self, ORPHANS, adopt};
 use super::end::{end, linger};
 use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
-use crate::record::Conn;
+use crate::record::{Conn, flag};
 use crate::stream::parked;
 use crate::uring::table;
 use crate::{arena, attach, blocked, broker, counters, debts, drain, errno, pending_releases, thread, wait};
@@ -144,7 +144,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
         return Left::Adopted(index);
     }
     arena::leave_holders(&[&c.holders]);
-    counters::add_bytes(c.bytes());
+    counters::add_bytes(c.bytes(), c.has(flag::STACK));
     if c.phase.phase().has_slot() && !shared {
         parked::dismiss(c);
     }

@@ -28,21 +28,30 @@ pub fn is_parked(c: &Conn) -> bool {
     !changes(c).is_multiple_of(2)
 }
 
-/// Has the connection given back to the kernel, if the stack carries it.
+/// Has the connection given back to the kernel, if the stack carries it. False: the stack cannot give it back now, since the kernel
+/// has no way to the peer.
 #[inline]
-pub fn fetch_back(c: &Conn) {
-    if is_parked(c) {
-        wait_for_stack(c);
-    }
+pub fn fetch_back(c: &Conn) -> bool {
+    !is_parked(c) || wait_for_stack(c)
 }
 
 #[cold]
-fn wait_for_stack(c: &Conn) {
+fn wait_for_stack(c: &Conn) -> bool {
     slot::wish(c.words(), Wish::Socket);
     let deadline = Deadline::after_ns(Some(BACK_US * 1000));
     while is_parked(c) && !deadline.has_passed() {
         peer::notify(c);
         clock::nap_us(LOOK_US);
+    }
+    !is_parked(c)
+}
+
+/// The connection is the kernel's for good. The stack closes its copy of the socket: otherwise the last close(2) of the programs that
+/// share the connection would not end it.
+pub fn part(c: &Conn) {
+    if c.has(flag::STACK) && c.is_attached() {
+        slot::wish(c.words(), Wish::Slot);
+        peer::notify(c);
     }
 }
 

@@ -77,8 +77,8 @@ pub fn step(
             }
             // A call does not read past the mark of urgent data, whatever carries the bytes before the mark.
             Read::Kernel(_) if skip > 0 && tcp::is_at_mark(fd) => return Ok(Step::End),
+            Read::Kernel(_) if !parked::fetch_back(c) => return Ok(Step::Empty),
             Read::Kernel(limit) => {
-                parked::fetch_back(c);
                 let mut part = iov::empty();
                 let part = to.window(skip, limit.min(usize::MAX as u64) as usize, &mut part);
                 let taken = part.total();

@@ -4,7 +4,7 @@ use super::peer::{self, Word, broken};
 use super::{due, iov, parked};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
-use crate::{arena, counters, errno};
+use crate::{arena, counters, errno, settings};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
@@ -210,6 +210,11 @@ pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
 
 #[cold]
 fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
+    if c.has(flag::STACK) && is_to_go_back(c, end) {
+        // A stretch that only ended here would keep the connection on the kernel for good. And until the stack noticed that, nobody
+        // would tell the program of space.
+        parked::fetch_back(c);
+    }
     let returned = end.heed(c.tx_half(), || around(c)).map_err(|violation| broken(c, fd, violation))?;
     c.tx_froze.store(end.tx.froze_seen(), Relaxed);
     if returned.is_none() {
@@ -219,9 +224,31 @@ fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     send_ended(c, end, fd)
 }
 
+/// Whether the stack must give the connection back, and may take it again: the test aid says so, or a hint.
+fn is_to_go_back(c: &Conn, end: &Writer) -> bool {
+    let every = settings::get().flip;
+    every > 0 && end.in_stretch() >= every || end.is_wanted_back(c.tx_half(), around(c))
+}
+
+/// At most how many bytes of the kernel's send queue are no copies; and how many besides have not been acknowledged, since they are in
+/// the ring for the stack. Its ring ends where the peer's acknowledgements do.
+pub fn unacknowledged(c: &Conn, end: &mut Writer) -> (u64, u64) {
+    if !c.has(flag::STACK) {
+        return (end.tx.news_in_kernel(), 0);
+    }
+    let half = c.tx_half();
+    if half.claim_sending() {
+        let _ = end.tx.heed_deputy(half); // the stack has sent bytes in this end's place
+        half.has_sent();
+    }
+    let _ = end.tx.poll(half);
+    (u64::MAX, end.tx.unread())
+}
+
 /// Moves our direction to the kernel for good, as many bytes as it takes now.
 pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
     c.phase.go(Event::Keep);
+    parked::part(c);
     let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
 }
 

@@ -67,8 +67,11 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
             Write::Kernel if begin(c, end, fd)? => {}
             // This call has sent bytes, so it leaves the error, and SIGPIPE, to the next call.
             Write::Kernel if from > 0 && fdsys::poll_now(fd, 0) & libc::POLLERR != 0 => return Err(Errno(libc::EPIPE)),
+            Write::Kernel if !parked::fetch_back(c) => {
+                blocked(c);
+                return Err(Errno(EAGAIN));
+            }
             Write::Kernel => {
-                parked::fetch_back(c);
                 let flags = if from > 0 { flags | libc::MSG_NOSIGNAL } else { flags };
                 let n = source.send(fd, from, end.kernel_piece(), flags).inspect_err(|e| {
                     if e.passes() {
@@ -106,6 +109,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
         // The peer's doorbell could not be rung, so only the socket can wake the reader.
         c.lower(flag::UNHEARD);
         c.phase.go(Event::Keep);
+        parked::part(c);
         end_stretch(c, end, fd, Some(Reason::FdLimit))?;
     }
     // The reader may have left, or asked for the kernel, while we wrote: it looked for bytes before it went to sleep there.

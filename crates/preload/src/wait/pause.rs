@@ -7,7 +7,7 @@ use crate::record::{Conn, flag};
 use crate::stream::{due, leave, stretch, tx};
 use crate::{arena, link, waiter};
 use core::sync::atomic::Ordering::*;
-use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
+use libc::{POLLIN, POLLNVAL, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
 use sidestep_conn::{Course, Phase};
 use sidestep_ring::{side, space};
@@ -176,10 +176,15 @@ fn sleep(
             _ => None,
         };
         let said = kernel_wait(fd, waiter::doorbell(p), interest(c, want), deadline.left(cap), signals);
-        said.map(|revents| {
+        said.and_then(|revents| {
+            if revents & POLLNVAL != 0 && number.now() == fd {
+                // Closed in this thread's own descriptor table only: CLOSE_RANGE_UNSHARE.
+                return Err(Errno(libc::EBADF));
+            }
             if readiness::is_hint(revents as u16 as u32) {
                 c.raise(flag::HINT);
             }
+            Ok(())
         })
     };
     waiter::disarm(p, false);

@@ -34,6 +34,30 @@ pub fn run<T: Send>(fails: impl Fn(usize) -> bool, work: impl FnOnce() -> T + Se
     })
 }
 
+/// Runs `work` on a thread that does nothing any more from its `n`th call (from 0) on, as if its process had been killed then. Whether
+/// it has come that far; otherwise it has done its work.
+pub fn die_before(n: usize, work: impl FnOnce() + Send + 'static) -> bool {
+    let (send, receive) = mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        send.send(install()).expect("the supervisor lives");
+        work();
+    });
+    let listener = receive.recv().expect("the worker lives");
+    for call in 0.. {
+        if !is_waiting(&listener) {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            return false;
+        }
+        if call == n {
+            // Nobody answers: the thread stays in its call.
+            std::mem::forget(listener);
+            return true;
+        }
+        answer(&listener, false);
+    }
+    unreachable!("the thread makes finitely many calls")
+}
+
 /// Filters the calls of this thread, for good.
 fn install() -> OwnedFd {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
@@ -64,14 +88,19 @@ fn install() -> OwnedFd {
 /// Answers until the thread has ended.
 fn supervise(listener: &OwnedFd, fails: impl Fn(usize) -> bool) -> usize {
     for call in 0.. {
-        let mut wanted = [PollFd::new(listener, PollFlags::IN)];
-        poll(&mut wanted, None).expect("poll");
-        if !wanted[0].revents().contains(PollFlags::IN) {
+        if !is_waiting(listener) {
             return call;
         }
         answer(listener, fails(call));
     }
     unreachable!("the thread makes finitely many calls")
+}
+
+/// Waits for the thread's next call. False: it has ended.
+fn is_waiting(listener: &OwnedFd) -> bool {
+    let mut wanted = [PollFd::new(listener, PollFlags::IN)];
+    poll(&mut wanted, None).expect("poll");
+    wanted[0].revents().contains(PollFlags::IN)
 }
 
 fn answer(listener: &OwnedFd, fail: bool) {

@@ -5,7 +5,7 @@ use crate::cause::Cause;
 use crate::error::Error;
 use crate::stage::Stage;
 use crate::timers::now;
-use sidestep_device::path;
+use sidestep_device::path::{self, Path};
 use std::collections::HashMap;
 
 /// Microseconds between two times that the kernel is told which neighbours are in use: it does not see the stack's frames.
@@ -19,14 +19,19 @@ impl Worker {
             self.refresh_neighbours();
             return Ok(false);
         }
-        let concerned: Vec<u32> = self
-            .conns
-            .iter()
-            .flatten()
-            .filter(|conn| !matches!(conn.stage, Stage::Assigned(..) | Stage::Observed(..)))
-            .filter(|conn| changes.iter().any(|change| change.concerns(&conn.subject.path)))
-            .map(|conn| conn.number)
-            .collect();
+        if self.devices.iter().any(|device| changes.iter().any(|change| device.is_ended_by(change))) {
+            return Err(Error::InletGone);
+        }
+        let concerns = |path: &Path| changes.iter().any(|change| change.concerns(path));
+        self.wanted.values_mut().for_each(|subject| subject.is_stale |= concerns(&subject.path));
+        let mut concerned = Vec::new();
+        for conn in self.conns.iter_mut().flatten().filter(|conn| concerns(&conn.subject.path)) {
+            match conn.stage {
+                // The kernel carries it, and no frame has been looked for yet.
+                Stage::Assigned(..) => conn.subject.is_stale = true,
+                _ => concerned.push(conn.number),
+            }
+        }
         concerned.into_iter().for_each(|id| self.end(id, Cause::Path));
         Ok(true)
     }

@@ -4,7 +4,7 @@ use super::Worker;
 use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
 use crate::frames::{inject, receive_held};
-use crate::handover::{abandon, is_stranded};
+use crate::handover::{Unread, abandon, is_stranded};
 use crate::program::Program;
 use crate::record::{Ends, Record};
 use crate::stage::{Conn, Stage};
@@ -18,11 +18,17 @@ use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
-/// The most doublings of [`LOOK`]: each look in vain is one. That makes 1.6 s: ten thousand idle connections cost next to nothing.
-const LOOKS: u32 = 13;
-/// Microseconds until a connection that has gone back may be taken again.
-const PAUSE: u64 = 500_000;
-/// The most doublings of [`PAUSE`]: each return is one. That makes a minute.
+/// The most doublings of [`LOOK`]: each look in vain is one. That makes 0.1 s.
+const DOUBLINGS: u32 = 9;
+/// Looks in vain, in about ten seconds, after which a connection counts as idle.
+const IDLE_LOOKS: u32 = 100;
+/// Microseconds between two looks at an idle connection: ten thousand of them cost next to nothing.
+const IDLE_LOOK: u64 = 2_000_000;
+/// Microseconds between tries to send what a program has left in its ring.
+const LEFT: u64 = 1000;
+/// The most doublings of [`LEFT`].
+const LEFTS: u32 = 5;
+/// The most doublings of the pause after a return: each return is one. By default that makes a minute.
 const PAUSES: u32 = 7;
 /// Microseconds between tries to give back a connection to whose peer the kernel has no way.
 const AGAIN: u64 = 20_000;
@@ -62,12 +68,17 @@ impl Worker {
             Stage::Assigned(program, _, from) => {
                 program.grant_socket();
                 program.check_wish()?;
-                if time < *from || !program.is_ready() || !program.has_moved(socket) {
-                    conn.looks = (conn.looks + 1).min(LOOKS);
-                    self.timers.set(id, Some((*from).max(time + (LOOK << conn.looks))));
+                if !program.send_left(socket) {
+                    conn.looks = (conn.looks + 1).min(LEFTS);
+                    self.timers.set(id, Some(time + (LEFT << conn.looks)));
                     return Ok(());
                 }
-                if conn.returns > 0 {
+                if time < *from || !program.is_ready() || !program.has_moved(socket) {
+                    conn.looks = (conn.looks + 1).min(IDLE_LOOKS);
+                    self.timers.set(id, Some((*from).max(time + until_next_look(conn.looks))));
+                    return Ok(());
+                }
+                if conn.returns > 0 || conn.subject.is_stale {
                     conn.subject.refresh(&self.indices())?;
                 }
                 self.observe(conn, id)?;
@@ -81,18 +92,18 @@ impl Worker {
                     taken.add(&tuple)?;
                     conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
                 } else {
-                    conn.looks = (conn.looks + 1).min(LOOKS);
-                    self.timers.set(id, Some(time + (LOOK << conn.looks)));
+                    conn.looks = (conn.looks + 1).min(IDLE_LOOKS);
+                    self.timers.set(id, Some(time + until_next_look(conn.looks)));
                     return Ok(());
                 }
             }
             Stage::Diverted(program, _, grace, since) => {
                 program.check_wish()?;
-                let since = *since;
-                if self.grace.has_passed(*grace) && program.begin(socket)? {
+                let (since, has_passed) = (*since, self.grace.has_passed(*grace));
+                if has_passed && program.begin(socket)? {
                     conn.change(|program, record| Stage::Entering(program, record, time));
                 } else if time > since + PATIENCE {
-                    return Err(Cause::Slow);
+                    return Err(if has_passed { Cause::Slow } else { Cause::Busy });
                 }
             }
             Stage::Entering(program, _, since) => {
@@ -127,19 +138,26 @@ impl Worker {
             Err(failed) => {
                 let (stage, cause) = match *failed {
                     NotCarried::Kernel(program, record, cause) => (Stage::Entering(*program, record, since), cause),
-                    NotCarried::Emptied(carried, cause) => (Stage::Carried(carried), cause),
+                    NotCarried::Emptied(carried, cause) => {
+                        self.count_taken();
+                        (Stage::Carried(carried), cause)
+                    }
                 };
                 conn.stage = stage;
                 return Err(cause);
             }
         };
         conn.taken_at = time;
-        self.totals.taken += 1;
-        self.count(page::count_upgraded);
+        self.count_taken();
         let received = receive_held(&mut carried, &mut conn.held, time);
         conn.stage = Stage::Carried(carried);
         self.due.insert(id);
         received
+    }
+
+    fn count_taken(&mut self) {
+        self.totals.taken += 1;
+        self.count(page::count_upgraded);
     }
 
     /// Waits for a packet of the connection at the device. One whose packets come by another device, or with other addresses than the
@@ -190,11 +208,12 @@ impl Worker {
         let time = now();
         let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
             Stage::Carried(mut carried) => {
+                let mut frames = self.outgoing(conn.subject.device, id);
                 if matches!(cause, Cause::Segment(why) if why.is_loss()) {
-                    let mut frames = self.outgoing(conn.subject.device, id);
                     carried.send_missing(&mut frames, time);
-                    frames.submit();
                 }
+                carried.acknowledge(&mut frames, time);
+                frames.submit();
                 (carried, cause, time)
             }
             Stage::Stranded(carried, first, since) => (carried, if cause.passes() { first } else { cause }, since),
@@ -208,7 +227,8 @@ impl Worker {
             Stage::Over => unreachable!("every change of stages leaves one"),
         };
         let socket = conn.subject.socket.as_fd();
-        let given = carried.give_back(socket);
+        let unread = if matches!(cause, Cause::Path | Cause::Device(_)) { Unread::InRing } else { Unread::ToKernel };
+        let given = carried.give_back(socket, unread);
         let is_lost = match &given {
             Ok(()) => false,
             Err(error) if is_stranded(error) && time < since + STRANDED && !matches!(cause, Cause::Ending) => {
@@ -234,7 +254,7 @@ impl Worker {
         if time.saturating_sub(conn.taken_at) > STEADY {
             conn.returns = 0;
         }
-        let from = time + (PAUSE << conn.returns.min(PAUSES));
+        let from = time + (self.settings.pause << conn.returns.min(PAUSES));
         (conn.returns, conn.looks) = (conn.returns + 1, 0);
         record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
         conn.stage = Stage::Assigned(program, record, from);
@@ -258,4 +278,9 @@ impl Worker {
         self.control.release(conn.place);
         self.free.push(conn.number);
     }
+}
+
+/// Microseconds until the next look, after so many in vain.
+fn until_next_look(looks: u32) -> u64 {
+    if looks < IDLE_LOOKS { LOOK << looks.min(DOUBLINGS) } else { IDLE_LOOK }
 }

@@ -9,7 +9,7 @@ posix-cases: single cases of the socket tests (posix-run runs them all)
   posix-cases run NAME    run one case; exit code 0 if every assertion held
   posix-cases peer …      the other end of a case's connection; cases start it themselves
   posix-cases bare PORT   the same, for the case of a program without standard descriptors
-  posix-cases early PORT  the same, for the case of a program that connects before main
+  posix-cases early ADDRESS PORT  the same, for the case of a program that connects before main
 
 A case passes on plain kernel TCP. To see it with Sidestep at the first byte:
   SIDESTEP_UPGRADE_AFTER=0ops sidestep run -- posix-cases run NAME
@@ -22,7 +22,7 @@ fn main() {
         ["run", name] => run(name),
         ["peer", ..] => puppet::run(&args[1..]),
         ["bare", port] => bare::run(port),
-        ["early", _] => early::run(),
+        ["early", ..] => early::run(),
         ["help" | "--help" | "-h"] => print!("{HELP}"),
         _ => {
             eprint!("{HELP}");

@@ -225,7 +225,7 @@ fn others(_: &mut End, _: &mut End) {
         faults(libc::epoll_wait(set.fd, at.cast(), 4, 10));
     }
     let listener = link::Listener::new(V4);
-    let third = link::connect(&Addr::loopback(V4, listener.port()), V4);
+    let third = link::connect(&Addr::server(V4, listener.port()), V4);
     // SAFETY: as above.
     faults(unsafe { libc::accept(listener.fd, at.cast(), at.cast()) });
     for fd in [out, into, near, far, set.fd, third] {

@@ -136,7 +136,7 @@ fn by_other_calls() {
 fn from_bound_port() {
     let listener = Listener::new(V4);
     let fd = net::socket(V4, SOCK_CLOEXEC);
-    net::bind(fd, &Addr::loopback(V4, 0)).expect("bind");
+    net::bind(fd, &Addr::client(V4, 0)).expect("bind");
     let port = net::getsockname(fd).port();
     net::connect(fd, &listener.addr()).expect("connect");
     let (server, from) = net::accept(listener.fd);
@@ -145,38 +145,37 @@ fn from_bound_port() {
     let mut b = End::new(server.expect("accept") as Fd, Side::Server);
     link::warm_up_pair(&mut a, &mut b);
     let second = net::socket(V4, 0);
-    assert_eq!(net::bind(second, &Addr::loopback(V4, port)), Err(EADDRINUSE));
+    assert_eq!(net::bind(second, &Addr::client(V4, port)), Err(EADDRINUSE));
 }
 
 /// The two addresses of the connection differ.
 fn from_other_address() {
     let listener = Listener::new(V4);
     let fd = net::socket(V4, SOCK_CLOEXEC);
-    net::bind(fd, &Addr::v4([127, 0, 0, 77], 0)).expect("bind");
+    net::bind(fd, &Addr::other_client(0)).expect("bind");
     net::connect(fd, &listener.addr()).expect("connect");
     let mut a = End::new(fd, Side::Client);
     let mut b = End::new(listener.accept(), Side::Server);
     link::warm_up_pair(&mut a, &mut b);
 }
 
-/// One end has the address ::ffff:127.0.0.1, the other 127.0.0.1.
+/// One end has the address ::ffff:a.b.c.d, the other a.b.c.d.
 fn mapped() {
     let listener = Listener::new(V4);
     let fd = net::socket(V6, SOCK_CLOEXEC);
-    let v4 = std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped();
-    net::connect(fd, &Addr::v6(v4, listener.port())).expect("connect");
+    net::connect(fd, &Addr::mapped_server(listener.port())).expect("connect");
     let mut a = End::new(fd, Side::Client);
     let mut b = End::new(listener.accept(), Side::Server);
     link::warm_up_pair(&mut a, &mut b);
 }
 
 fn dual_stack() {
-    let fd = net::socket(V6, SOCK_CLOEXEC);
+    let fd = net::server_socket(V6, SOCK_CLOEXEC);
     net::bind(fd, &Addr::v6(std::net::Ipv6Addr::UNSPECIFIED, 0)).expect("bind");
     net::listen(fd, 8).expect("listen");
     let listener = Listener { fd, family: V6 };
     for (i, family) in [V4, V6].into_iter().enumerate() {
-        let client = link::connect(&Addr::loopback(family, listener.port()), family);
+        let client = link::connect(&Addr::server(family, listener.port()), family);
         let mut a = End::numbered(client, Side::Client, i as u64);
         let mut b = End::numbered(listener.accept(), Side::Server, i as u64);
         link::warm_up_pair(&mut a, &mut b);
@@ -210,7 +209,7 @@ fn to_itself() {
 /// Bound to a port and connected to the same port: one socket is both ends.
 fn own_peer() {
     let fd = net::socket(V4, SOCK_CLOEXEC);
-    net::bind(fd, &Addr::loopback(V4, 0)).expect("bind");
+    net::bind(fd, &Addr::client(V4, 0)).expect("bind");
     net::connect(fd, &net::getsockname(fd)).expect("connect to itself");
     net::set_nodelay(fd);
     let mut text = *b"to myself";
@@ -325,9 +324,9 @@ fn accept_waits() {
 /// SO_REUSEPORT: the kernel distributes the connections over two processes.
 fn reuseport() {
     let open = |port| {
-        let fd = net::socket(V4, SOCK_CLOEXEC);
+        let fd = net::server_socket(V4, SOCK_CLOEXEC);
         net::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1).expect("SO_REUSEPORT");
-        net::bind(fd, &Addr::loopback(V4, port)).expect("bind");
+        net::bind(fd, &Addr::server(V4, port)).expect("bind");
         net::listen(fd, 32).expect("listen");
         Listener { fd, family: V4 }
     };
@@ -368,8 +367,8 @@ fn errors() {
     let port = listener.port();
     drop(listener);
     let fd = net::socket(V4, 0);
-    assert_eq!(net::connect(fd, &Addr::loopback(V4, port)), Err(ECONNREFUSED));
-    assert_eq!(net::connect(files::dev_null(), &Addr::loopback(V4, port)), Err(ENOTSOCK));
+    assert_eq!(net::connect(fd, &Addr::server(V4, port)), Err(ECONNREFUSED));
+    assert_eq!(net::connect(files::dev_null(), &Addr::server(V4, port)), Err(ENOTSOCK));
     assert_eq!(net::accept4(fd, 0), Err(EINVAL), "not listening");
     assert_eq!(net::accept4(files::dev_null(), 0), Err(ENOTSOCK));
     let listener = Listener::new(V4);

@@ -211,6 +211,7 @@ fn both_unread() {
     other.send(31);
     net::shutdown(end.fd(), libc::SHUT_WR).expect("shutdown");
     other.send(130);
+    end.rx.await_bytes(161);
     let mut bytes = [0; 200];
     assert_eq!(receive_in_time(end.fd(), &mut bytes), Ok(161));
     end.rx.arrived(&bytes[..161]);

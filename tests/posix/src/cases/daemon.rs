@@ -51,7 +51,7 @@ fn connect_when_up(port: u16) -> End {
     let mut fd = -1;
     cpu::eventually("the daemon listens", || {
         fd = net::socket(V4, libc::SOCK_CLOEXEC);
-        let up = net::connect(fd, &Addr::loopback(V4, port)).is_ok();
+        let up = net::connect(fd, &Addr::server(V4, port)).is_ok();
         if !up {
             fds::close(fd).expect("close");
         }
@@ -61,9 +61,9 @@ fn connect_when_up(port: u16) -> End {
 }
 
 fn listen_at(port: u16) -> Listener {
-    let fd = net::socket(V4, libc::SOCK_CLOEXEC);
+    let fd = net::server_socket(V4, libc::SOCK_CLOEXEC);
     net::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1).expect("SO_REUSEADDR");
-    net::bind(fd, &Addr::loopback(V4, port)).expect("bind");
+    net::bind(fd, &Addr::server(V4, port)).expect("bind");
     net::listen(fd, 8).expect("listen");
     Listener { fd, family: V4 }
 }

@@ -12,7 +12,7 @@ use crate::sys::net::Family::V4;
 use crate::sys::process::in_child;
 use crate::sys::select::{Bits, Sets, select};
 use crate::sys::threads::{blocked, state};
-use crate::sys::{io, net, poll};
+use crate::sys::{fds, io, net, poll};
 
 pub const CASES: &[Case] = &[
     case("death.survivor_reads_what_was_written", reads_all),
@@ -209,6 +209,7 @@ fn stopped_then_killed() {
     peer.send(700);
     stop(&peer);
     end.send(300);
+    eventually("the bytes arrive", || fds::unsent(end.fd()) == 0);
     peer.kill();
     eventually("the reset arrives", || poll::events_of(end.fd(), 0, 100) & libc::POLLERR != 0);
     end.recv(700);

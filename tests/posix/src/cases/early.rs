@@ -3,6 +3,7 @@
 use crate::case::{Case, case};
 use crate::early;
 use crate::end::{End, Side};
+use crate::hosts;
 use crate::link::{self, Listener};
 use crate::sys::net::Family::V4;
 use crate::sys::process::in_child;
@@ -13,7 +14,9 @@ pub const CASES: &[Case] = &[case("early.connects_and_forks_before_main", before
 
 fn before_main() {
     let listener = Listener::new(V4);
-    let port = std::ffi::CString::new(listener.port().to_string()).expect("a number");
+    let text = |text: String| std::ffi::CString::new(text).expect("no NUL");
+    let port = text(listener.port().to_string());
+    let address = text(hosts::addresses(Side::Server).0.to_string());
     let program = crate::spawn::program();
     let child = in_child(|| {
         // SAFETY: path and arguments are valid and end with null.
@@ -22,6 +25,7 @@ fn before_main() {
                 program.as_ptr(),
                 c"posix-cases".as_ptr(),
                 c"early".as_ptr(),
+                address.as_ptr(),
                 port.as_ptr(),
                 std::ptr::null::<libc::c_char>(),
             )

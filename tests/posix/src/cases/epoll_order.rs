@@ -54,6 +54,12 @@ fn told(set: Epoll) -> Vec<usize> {
     set.wait(1000).iter().map(|(_, i)| *i as usize).collect()
 }
 
+/// 100 bytes arrive at the first end. Between two hosts that takes a moment.
+fn arrive((end, other): &mut (End, End)) {
+    other.send(100);
+    end.rx.await_bytes(100);
+}
+
 /// Some permutations of `n`.
 fn orders(n: usize) -> impl Iterator<Item = Vec<usize>> {
     let mut rng = crate::rng::Rng::new(n as u64);
@@ -81,7 +87,7 @@ fn of_arrival(mask: u32) {
     let set = set_of(&mut pairs, mask);
     for order in orders(5) {
         for i in &order {
-            pairs[*i].1.send(100);
+            arrive(&mut pairs[*i]);
         }
         let mut found = told(set);
         if is_mixed() {
@@ -111,7 +117,7 @@ fn between_pipes() {
         set.wait(0);
         for i in order {
             match i {
-                0 => pairs[0].1.send(100),
+                0 => arrive(&mut pairs[0]),
                 i => assert_eq!(bare::write(pipes[i - 1].1, b"x"), 1),
             }
         }
@@ -127,7 +133,7 @@ fn little_room() {
     let mut pairs = pairs(5);
     let set = set_of(&mut pairs, IN);
     for i in [3, 1, 4, 0, 2] {
-        pairs[i].1.send(100);
+        arrive(&mut pairs[i]);
     }
     let next = || set.try_wait(2, 1000).expect("wait").iter().map(|(_, i)| *i).collect::<Vec<_>>();
     let rounds: Vec<_> = (0..5).map(|_| next()).collect();
@@ -150,7 +156,7 @@ fn untouched() {
     let (out, into) = fds::pipe(0);
     set.control(libc::EPOLL_CTL_ADD, out, IN, 77).expect("add");
     for round in 0..20 {
-        pairs[round % 3].1.send(100);
+        arrive(&mut pairs[round % 3]);
         if round % 2 == 0 {
             assert_eq!(bare::write(into, b"x"), 1);
         }
@@ -172,7 +178,7 @@ fn bad_memory() {
         let set = set_of(&mut pairs, mask);
         let (out, into) = fds::pipe(0);
         set.control(libc::EPOLL_CTL_ADD, out, mask, 1).expect("add");
-        pairs[0].1.send(100);
+        arrive(&mut pairs[0]);
         assert_eq!(bare::write(into, b"x"), 1);
         // SAFETY: nothing is mapped there, and the kernel says so.
         let wait = || unsafe { libc::epoll_wait(set.fd, bad::nowhere(), 8, 1000) };

@@ -98,6 +98,7 @@ fn before_connect(mask: u32) {
         link::warm_up_pair(&mut end, &mut other);
         while mask & ET != 0 && !set.wait(0).is_empty() {}
         other.send(100);
+        end.rx.await_bytes(100);
         assert_ne!(set.mask_of(fd, 2000) & IN, 0, "the early registration sees the data");
         end.recv(100);
     }

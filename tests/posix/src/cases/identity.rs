@@ -30,13 +30,13 @@ fn free_ports() -> [u16; 2] {
 /// A listener on a fixed port; a client from a fixed port. Returns (client, server).
 fn fixed_pair([server_port, client_port]: [u16; 2]) -> (Fd, Fd) {
     let listener = fixed_listener(server_port);
-    (connect_from(client_port, &Addr::loopback(V4, server_port)), listener.accept())
+    (connect_from(client_port, &Addr::server(V4, server_port)), listener.accept())
 }
 
 fn fixed_listener(port: u16) -> Listener {
-    let fd = net::socket(V4, libc::SOCK_CLOEXEC);
+    let fd = net::server_socket(V4, libc::SOCK_CLOEXEC);
     net::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1).expect("SO_REUSEADDR");
-    net::bind(fd, &Addr::loopback(V4, port)).expect("bind");
+    net::bind(fd, &Addr::server(V4, port)).expect("bind");
     net::listen(fd, 8).expect("listen");
     Listener { fd, family: V4 }
 }
@@ -44,7 +44,7 @@ fn fixed_listener(port: u16) -> Listener {
 fn connect_from(port: u16, to: &Addr) -> Fd {
     let fd = net::socket(V4, libc::SOCK_CLOEXEC);
     net::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1).expect("SO_REUSEADDR");
-    net::bind(fd, &Addr::loopback(V4, port)).expect("bind");
+    net::bind(fd, &Addr::client(V4, port)).expect("bind");
     net::connect(fd, to).expect("connect");
     fd
 }

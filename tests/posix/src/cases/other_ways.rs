@@ -4,12 +4,12 @@ use libc::{F_SETFL, F_SETOWN, IPPROTO_TCP, O_ASYNC, SIGIO, SOL_SOCKET};
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
-use crate::link;
 use crate::sys::cpu::eventually;
 use crate::sys::errno::{ENOENT, outcome};
 use crate::sys::net::{Addr, Family::V4};
 use crate::sys::only_c::{self, Blocking};
 use crate::sys::{Fd, bare, fds, io, net, signal};
+use crate::{hosts, link};
 
 pub const CASES: &[Case] = &[
     case("other.o_async_raises_sigio", o_async).reason("async"),
@@ -56,8 +56,8 @@ fn multipath() {
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_MPTCP) };
         outcome(fd as isize).expect("a socket of multipath TCP (CONFIG_MPTCP)") as Fd
     };
-    let listener = make();
-    net::bind(listener, &Addr::loopback(V4, 0)).expect("bind");
+    let listener = hosts::on_servers(make);
+    net::bind(listener, &Addr::server(V4, 0)).expect("bind");
     net::listen(listener, 1).expect("listen");
     let client = make();
     net::connect(client, &net::getsockname(listener)).expect("connect");

@@ -5,7 +5,7 @@ use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, POLLERR, POLLHUP, 
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
-use crate::sys::cpu::sleep_ms;
+use crate::sys::cpu::{eventually, sleep_ms};
 use crate::sys::errno::{EAGAIN, EBADF, ECONNRESET, EINVAL, EPIPE, Errno, Outcome, outcome};
 use crate::sys::net::Family::V4;
 use crate::sys::select::{self, Bits, Sets};
@@ -30,14 +30,20 @@ pub const CASES: &[Case] = &[
     case("told_once.compat_flag", compat_flag),
 ];
 
+/// The kernel's number of a TCP state.
+const CLOSE: u8 = 7;
+
 /// Two ends. The second has closed with bytes of the first unread, and with bytes of its own under way.
 fn reset_with_unread(unread: usize, underway: usize) -> End {
     let (mut end, mut other) = link::own_pair(V4);
     end.send(unread);
+    other.rx.await_bytes(unread);
     if underway > 0 {
         other.send(underway);
+        end.rx.await_bytes(underway);
     }
     other.close();
+    eventually("the reset arrives", || net::tcp_info(end.fd()).tcpi_state == CLOSE);
     end
 }
 
@@ -74,6 +80,7 @@ fn recvmmsg_says_it_first() {
 fn recvmmsg_leaves_errno() {
     let (mut end, mut other) = link::own_pair(V4);
     other.send(5);
+    end.rx.await_bytes(5);
     // SAFETY: errno of this thread.
     unsafe { *libc::__errno_location() = 7777 };
     assert_eq!(end.rx.try_recv(20, |fd, buf| io::recvmmsg(fd, buf, MSG_DONTWAIT)), Ok(5));
@@ -83,6 +90,7 @@ fn recvmmsg_leaves_errno() {
 fn recvmmsg_with_timeout() {
     let (mut end, mut other) = link::own_pair(V4);
     other.send(30);
+    end.rx.await_bytes(30);
     let call = |fd, buf: &mut [u8]| -> Outcome {
         let mut time = poll::timespec_ms(1000);
         let mut iov = io::pieces(buf);
@@ -93,6 +101,7 @@ fn recvmmsg_with_timeout() {
     };
     assert_eq!(end.rx.try_recv(50, call), Ok(30));
     other.send(7);
+    end.rx.await_bytes(7);
     assert_eq!(end.rx.try_recv(50, call), Ok(7));
 }
 
@@ -150,6 +159,7 @@ fn number_moves() {
 fn shut_both_ways() {
     let (mut end, mut other) = link::own_pair(V4);
     end.send(19);
+    other.rx.await_bytes(19);
     net::shutdown(other.fd(), SHUT_RDWR).expect("shutdown");
     assert_eq!(io::send(end.fd(), b"hello?", MSG_NOSIGNAL), Ok(6));
     assert_eq!(poll::events_of(end.fd(), 0, 1000) & POLLERR, POLLERR);
@@ -162,6 +172,7 @@ fn peek_behind() {
     other.send(1200);
     net::shutdown(end.fd(), SHUT_WR).expect("shutdown");
     other.send(8);
+    end.rx.await_bytes(1208);
     let mut seen = vec![0; 2400];
     let n = io::recv(end.fd(), &mut seen, MSG_PEEK | MSG_DONTWAIT).expect("a look");
     end.rx.peeked(&seen[..n]);

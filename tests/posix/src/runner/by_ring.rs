@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Mode;
 use super::job::Outcome;
+use super::modes::Mode;
 use crate::case::{Case, Ring};
 
 /// One case in each line: its name and its bytes.

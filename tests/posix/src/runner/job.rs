@@ -8,15 +8,27 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::by_stack::{self, Noted};
+use super::modes::Mode;
 use super::options::Options;
 use super::report::Report;
 use super::scratch::Scratch;
-use super::{Mode, by_ring, stop};
-use crate::case::Case;
+use super::world::World;
+use super::{by_ring, stop};
+use crate::case::{Case, Ring};
+use crate::hosts;
 
 pub struct Job {
     pub case: &'static Case,
     pub mode: Mode,
+}
+
+/// Where cases run.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    pub scratch: &'a Scratch,
+    /// Two hosts, in modes that have them.
+    pub world: Option<&'a World>,
 }
 
 pub struct Outcome {
@@ -46,21 +58,21 @@ const SHOWN_LINES: usize = 40;
 
 impl Job {
     /// `None` when the run was interrupted.
-    pub fn run(&self, options: &Options, scratch: &Scratch) -> Option<Outcome> {
+    pub fn run(&self, options: &Options, place: Place) -> Option<Outcome> {
         if stop::asked() {
             return None;
         }
         // Without dots, so that the file's extension is unambiguous.
-        let base = scratch.path().join(format!("{}-{}", self.case.name.replace('.', "-"), self.mode.name()));
+        let base = place.scratch.path().join(format!("{}-{}", self.case.name.replace('.', "-"), self.mode.name()));
         let (printed, report) = (base.with_extension("out"), base.with_extension("json"));
         let _ = std::fs::remove_file(&report); // may be left by an earlier run of the case
-        let settings = self.settings(options, &report);
+        let settings = self.settings(options, place, &report);
         let start = Instant::now();
-        let ended = self.start(options, &settings, &printed).map(|child| wait(child, options.deadline));
+        let ended = self.start(options, place, &settings, &printed).map(|child| wait(child, options.deadline));
         if stop::asked() {
             return None;
         }
-        let sums = (self.mode != Mode::Plain).then(|| Report::read(&report));
+        let sums = self.mode.is_preloaded().then(|| Report::read(&report));
         Some(Outcome {
             case: self.case,
             mode: self.mode,
@@ -73,30 +85,50 @@ impl Job {
     }
 
     fn judge(&self, options: &Options, report: &Option<Result<Report, String>>) -> Result<(), String> {
-        // In flip mode about half of the bytes go by kernel, and short stretches carry fewer by ring.
-        let most_go_by_ring = self.mode == Mode::Upgraded && !options.slow;
-        let least = if most_go_by_ring { by_ring::least(self.case) } else { 1 };
+        let (ring, least) = self.expected(options);
         match report {
             None => Ok(()),
             Some(Err(what)) => Err(what.clone()),
-            Some(Ok(report)) => report.complaint(self.case, self.mode, least).map_or(Ok(()), Err),
+            Some(Ok(report)) => report.complaint(self.case, ring, self.mode, least).map_or(Ok(()), Err),
         }
     }
 
+    /// Whether bytes go by ring (between hosts that means by the stack), and how many at least.
+    fn expected(&self, options: &Options) -> (Ring, u64) {
+        let (ring, least) = match self.mode.stacks() {
+            None => (self.case.ring, by_ring::least(self.case)),
+            Some(_) => match by_stack::of(self.case.name) {
+                Noted::Runs { ring, least } => (ring, if options.note { 0 } else { least }),
+                Noted::Out(_) => unreachable!("such a case makes no job"),
+            },
+        };
+        let least = match self.mode {
+            _ if options.slow => 1,
+            // The run as a whole is judged: `by_stack::complaint`.
+            Mode::HostsClient | Mode::HostsServer | Mode::HostsFlip => 0,
+            // About half of the bytes go by kernel, and short stretches carry fewer by ring.
+            _ if self.mode.flips() => 1,
+            _ => least,
+        };
+        (ring, least)
+    }
+
     /// The variables of this run. The caller's own settings are not passed on.
-    fn settings(&self, options: &Options, report: &Path) -> Vec<(&'static str, String)> {
+    fn settings(&self, options: &Options, place: Place, report: &Path) -> Vec<(&'static str, String)> {
         let mut settings = vec![("SIDESTEP_POSIX_SEED", options.seed.to_string())];
-        if self.mode != Mode::Plain {
-            settings.push(("SIDESTEP_BROKER", format!("@sidestep-test-{}", std::process::id())));
+        if self.mode.is_preloaded() {
+            let own = || format!("@sidestep-test-{}", std::process::id());
+            settings
+                .push(("SIDESTEP_BROKER", place.world.map_or_else(own, |world| world.broker().display().to_string())));
             let after = if self.case.by_pace { "auto" } else { "0ops" };
             settings.push(("SIDESTEP_UPGRADE_AFTER", after.into()));
             settings.push(("SIDESTEP_PAIRING", "sync".into()));
             settings.push(("SIDESTEP_REPORT", report.display().to_string()));
         }
-        if self.mode != Mode::Plain && self.case.spins {
+        if self.mode.is_preloaded() && self.case.spins {
             settings.push(("SIDESTEP_SPIN", "50".into()));
         }
-        if self.mode == Mode::Flip {
+        if self.mode.flips() {
             settings.push(("SIDESTEP_FLIP", self.flip_every().to_string()));
         }
         settings
@@ -109,18 +141,21 @@ impl Job {
     }
 
     fn command(&self, options: &Options) -> Command {
-        let mut command = match self.mode {
-            Mode::Plain => Command::new(&options.cases),
-            _ => Command::new(&options.sidestep),
-        };
-        if self.mode != Mode::Plain {
+        let mut command = Command::new(if self.mode.is_preloaded() { &options.sidestep } else { &options.cases });
+        if self.mode.is_preloaded() {
             command.args(["run", "--"]).arg(&options.cases);
         }
         command.args(["run", self.case.name]);
         command
     }
 
-    fn start(&self, options: &Options, settings: &[(&str, String)], printed: &Path) -> Result<Child, String> {
+    fn start(
+        &self,
+        options: &Options,
+        place: Place,
+        settings: &[(&str, String)],
+        printed: &Path,
+    ) -> Result<Child, String> {
         let mut command = self.command(options);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SIDESTEP")) {
             command.env_remove(name);
@@ -129,6 +164,12 @@ impl Job {
         let err = out.try_clone().map_err(|e| format!("{}: {e}", printed.display()))?;
         command.env_remove("LD_PRELOAD").envs(settings.iter().map(|(n, v)| (n, v)));
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        if let Some(world) = place.world {
+            world.settle(&mut command)?;
+        }
+        if self.case.by_pace {
+            command.env_remove(hosts::STACKS); // the case has a pace of its own
+        }
         // SAFETY: one system call, which is allowed between fork and exec.
         unsafe {
             command.pre_exec(|| {
@@ -140,6 +181,9 @@ impl Job {
     }
 
     fn again(&self, options: &Options, settings: &[(&str, String)]) -> String {
+        if self.mode.stacks().is_some() {
+            return format!("posix-run --mode {} --filter {}", self.mode.name(), self.case.name);
+        }
         let command = self.command(options);
         let words = settings.iter().filter(|(name, _)| !name.ends_with("_REPORT") && !name.ends_with("_BROKER"));
         let mut words: Vec<String> = words.map(|(name, value)| format!("{name}={value}")).collect();

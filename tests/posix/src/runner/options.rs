@@ -3,18 +3,25 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Mode;
+use super::modes::{self, Mode};
 
 pub const HELP: &str = "\
 posix-run: every socket case, on plain kernel TCP and with Sidestep
 
-  posix-run [--mode plain|upgraded|flip|all] [--filter TEXT]… [--jobs N]
-            [--sidestep PATH] [--deadline SECONDS] [--seed N] [--slow] [--again] [--note] [--json]
+  posix-run [--mode MODE[,MODE]…] [--filter TEXT]… [--jobs N] [--sidestep PATH]
+            [--deadline SECONDS] [--seed N] [--slow] [--again] [--note] [--keep] [--json]
 
-  --mode      plain     kernel TCP, nothing preloaded: the reference for the other modes
-              upgraded  preloaded, connections change to the ring at the first byte
-              flip      preloaded, and each direction changes carrier every few hundred bytes
-              all       one after the other (default)
+  --mode      plain         kernel TCP, nothing preloaded: the reference for the other modes
+              upgraded      preloaded, connections change to the ring at the first byte
+              flip          preloaded, and each direction changes carrier every few hundred bytes
+              all           these three, one after the other (default)
+              hosts-kernel  clients' sockets on one host and servers' on another (network namespaces; needs root),
+                            nothing preloaded: the reference for the following modes
+              hosts-client  preloaded, and the stack carries the connections at the clients' end
+              hosts-server  at the servers' end
+              hosts-both    at both ends
+              hosts-flip    at both ends, and connections change between stack and kernel every few hundred bytes
+              hosts         these five
   --filter    only cases whose name contains TEXT; if given several times, all must match
   --jobs      cases at a time (default 2)
   --sidestep  the sidestep command (default: that of target/release)
@@ -23,12 +30,15 @@ posix-run: every socket case, on plain kernel TCP and with Sidestep
   --slow      for slow programs (sanitizers), whose connections return to the kernel because readers are late: if a
               case declares an amount of bytes by ring, a smaller one is enough
   --again     repeat a case that failed; if it then passes it is shown as unsteady, and does not count as failed
-  --note      write the number of bytes by ring into by_ring.txt for cases that are new or had fewer bytes than noted
+  --note      write the number of bytes by ring into by_ring.txt, and by the stack into by_stack.txt, for cases that are
+              new or had fewer bytes than noted
+  --keep      leave the directory of the run, with what cases, broker and stack have printed
   --json      print one JSON object instead of the last line; progress is on stderr
 
 In the preloaded modes a case also fails if the library's report does not show what the case
 declares (see `posix-cases list`): bytes by ring if they must go by ring, none if they must
-not, and in flip mode a return to the kernel for cases that move much data.
+not, and in flip mode a return to the kernel for cases that move much data. Between hosts
+by_stack.txt says what each case must have carried by the stack, and which do not run there.
 
 Exit code: 0 all passed, 1 some failed, 2 nothing was run.
 ";
@@ -44,6 +54,7 @@ pub struct Options {
     pub slow: bool,
     pub again: bool,
     pub note: bool,
+    pub keep: bool,
     pub json: bool,
     pub help: bool,
 }
@@ -52,7 +63,7 @@ impl Options {
     pub fn from_args(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         let here = std::env::current_exe().map_err(|e| format!("where is this program: {e}"))?;
         let mut options = Options {
-            modes: vec![Mode::Plain, Mode::Upgraded, Mode::Flip],
+            modes: modes::named("all").expect("names of modes"),
             filters: vec![],
             jobs: 2,
             sidestep: crate::shipped::program("sidestep"),
@@ -62,6 +73,7 @@ impl Options {
             slow: false,
             again: false,
             note: false,
+            keep: false,
             json: false,
             help: false,
         };
@@ -77,7 +89,7 @@ impl Options {
     fn take(&mut self, name: &str, args: &mut impl Iterator<Item = String>) -> Result<(), String> {
         let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
         match name {
-            "--mode" => self.modes = modes(&value()?)?,
+            "--mode" => self.modes = modes::named(&value()?)?,
             "--filter" => self.filters.push(value()?),
             "--jobs" => self.jobs = number(name, &value()?)?.max(1) as usize,
             "--sidestep" => self.sidestep = value()?.into(),
@@ -86,20 +98,12 @@ impl Options {
             "--slow" => self.slow = true,
             "--again" => self.again = true,
             "--note" => self.note = true,
+            "--keep" => self.keep = true,
             "--json" => self.json = true,
             "--help" | "-h" => self.help = true,
             _ => return Err(format!("unknown option '{name}'")),
         }
         Ok(())
-    }
-}
-
-fn modes(name: &str) -> Result<Vec<Mode>, String> {
-    let all = [Mode::Plain, Mode::Upgraded, Mode::Flip];
-    match all.iter().find(|m| m.name() == name) {
-        Some(&mode) => Ok(vec![mode]),
-        None if name == "all" => Ok(all.to_vec()),
-        None => Err(format!("--mode is plain, upgraded, flip or all, not '{name}'")),
     }
 }
 

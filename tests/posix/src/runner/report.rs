@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::Mode;
+use super::modes::Mode;
 use crate::case::{Case, Ring};
 
 /// The sums over all processes of a case.
@@ -48,15 +48,15 @@ impl Report {
         Ok(sum)
     }
 
-    /// How the report contradicts the case's declaration, if it does. `least`: bytes that must go by ring.
-    pub fn complaint(&self, case: &Case, mode: Mode, least: u64) -> Option<String> {
-        match case.ring {
+    /// How the report contradicts what is expected, if it does. `ring`: whether bytes go by ring; `least`: how many must.
+    pub fn complaint(&self, case: &Case, ring: Ring, mode: Mode, least: u64) -> Option<String> {
+        match ring {
             Ring::NoConnection => None,
             // A library that had no memory or descriptor writes no report either.
             Ring::May(_) if self.processes == 0 => None,
             _ if self.processes == 0 => Some("no process wrote a report: was the library loaded?".into()),
             // Bytes that were returned before they were read count as kernel bytes, although they were in a ring.
-            Ring::Must if self.ring < least && !(mode == Mode::Flip && self.returned > 0) => {
+            Ring::Must if self.ring < least && !(mode.flips() && self.returned > 0) => {
                 Some(format!("{} bytes went by ring, at least {least} must ({self:?})", self.ring))
             }
             Ring::Never(why) if self.ring > 0 => {
@@ -104,22 +104,26 @@ mod tests {
         let given = Report::parse(&LINE.replace("{}", r#"{"urgent":1}"#)).expect("a report");
         let silent = Report::parse(LINE).expect("a report");
         let case = case("x", || {}).reason("urgent");
-        assert_eq!(given.complaint(&case, Mode::Upgraded, 1), None);
-        assert!(silent.complaint(&case, Mode::Upgraded, 1).unwrap().contains("urgent"));
-        assert_eq!(silent.complaint(&case, Mode::Flip, 1), None);
+        let complaint = |report: &Report, mode| report.complaint(&case, Ring::Must, mode, 1);
+        assert_eq!(complaint(&given, Mode::Upgraded), None);
+        assert!(complaint(&silent, Mode::Upgraded).unwrap().contains("urgent"));
+        assert_eq!(complaint(&silent, Mode::Flip), None);
     }
 
     #[test]
     fn a_run_that_stayed_on_the_kernel_fails() {
         let case = case("x", || {}).bulk();
+        let (may, never) = (Ring::May("why"), Ring::Never("why"));
+        let complains = |report: &Report, ring, mode, least| report.complaint(&case, ring, mode, least).is_some();
         let kernel_only = Report { processes: 1, kernel: 9, ..Report::default() };
-        assert!(kernel_only.complaint(&case, Mode::Upgraded, 1).is_some());
-        assert!(kernel_only.complaint(&case.may("why"), Mode::Upgraded, 1).is_none());
-        assert!(Report::default().complaint(&case.never("why"), Mode::Upgraded, 1).is_some());
+        assert!(complains(&kernel_only, Ring::Must, Mode::Upgraded, 1));
+        assert!(!complains(&kernel_only, may, Mode::Upgraded, 1));
+        assert!(complains(&Report::default(), never, Mode::Upgraded, 1));
         let ring = Report { processes: 1, ring: 5, ..Report::default() };
-        assert!(ring.complaint(&case, Mode::Upgraded, 1).is_none());
-        assert!(ring.complaint(&case, Mode::Flip, 1).is_some());
-        assert!(ring.complaint(&case.never("why"), Mode::Upgraded, 1).is_some());
-        assert!(ring.complaint(&case, Mode::Upgraded, 6).is_some());
+        assert!(!complains(&ring, Ring::Must, Mode::Upgraded, 1));
+        assert!(complains(&ring, Ring::Must, Mode::Flip, 1));
+        assert!(!complains(&ring, Ring::Must, Mode::HostsFlip, 0));
+        assert!(complains(&ring, never, Mode::Upgraded, 1));
+        assert!(complains(&ring, Ring::Must, Mode::Upgraded, 6));
     }
 }

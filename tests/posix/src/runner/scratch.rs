@@ -1,4 +1,4 @@
-//! A private directory for the run, removed at its end.
+//! A private directory for the run, removed at its end unless it is to be kept.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 pub struct Scratch {
     path: PathBuf,
+    /// Whether it stays.
+    keep: bool,
 }
 
 impl Scratch {
-    pub fn new() -> Result<Scratch, String> {
+    pub fn new(keep: bool) -> Result<Scratch, String> {
         let template = std::env::temp_dir().join("sidestep-posix-XXXXXX");
         let template = CString::new(template.into_os_string().into_vec()).expect("no NUL in a path");
         let raw = template.into_raw();
@@ -18,7 +20,7 @@ impl Scratch {
         if made.is_null() {
             return Err(format!("cannot make {path:?}: {}", std::io::Error::last_os_error()));
         }
-        Ok(Scratch { path: std::ffi::OsString::from_vec(path.into_bytes()).into() })
+        Ok(Scratch { path: std::ffi::OsString::from_vec(path.into_bytes()).into(), keep })
     }
 
     pub fn path(&self) -> &Path {
@@ -28,6 +30,9 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if self.keep {
+            return eprintln!("posix-run: {} is kept", self.path.display());
+        }
         if let Err(e) = std::fs::remove_dir_all(&self.path) {
             eprintln!("posix-run: cannot remove {}: {e}", self.path.display());
         }

@@ -34,6 +34,15 @@ pub fn epoll_wait(set: Fd, ms: i32) -> Vec<(u32, u64)> {
     events[..n as usize].iter().map(|e| (e.events, e.u64)).collect()
 }
 
+/// A socket's option. None: it cannot be read.
+pub fn int_option(fd: Fd, level: libc::c_int, name: libc::c_int) -> Option<i32> {
+    let (mut value, mut length) = (0i32, size_of::<i32>() as u32);
+    let more = [&raw mut value as usize, &raw mut length as usize, 0];
+    // SAFETY: the kernel writes an integer, and its length.
+    let result = unsafe { call6(libc::SYS_getsockopt, fd, level as usize, name as usize, more) };
+    (result == 0).then_some(value)
+}
+
 /// Resets the connection.
 pub fn reset(fd: Fd) {
     let none = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };

@@ -112,7 +112,12 @@ pub fn unread(fd: Fd) -> c_int {
 
 /// Number of written bytes that the peer's kernel has not acknowledged.
 pub fn unsent(fd: Fd) -> c_int {
-    ioctl_int(fd, libc::TIOCOUTQ, -1).expect("SIOCOUTQ")
+    unacknowledged(fd).expect("SIOCOUTQ")
+}
+
+/// As [`unsent`], of any descriptor.
+pub fn unacknowledged(fd: Fd) -> Result<c_int, super::errno::Errno> {
+    ioctl_int(fd, libc::TIOCOUTQ, -1)
 }
 
 /// As (read end, write end); `flags` as for pipe2(2).

@@ -5,11 +5,13 @@
 #![allow(missing_docs)] // A function with the name of a call makes this call.
 
 use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use libc::{c_int, c_void, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 
 use super::errno::{Outcome, outcome};
 use super::{Fd, glibc};
+use crate::hosts::{self, Side};
 
 /// The families in which cases connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,11 +46,30 @@ impl Addr {
         Addr { storage: unsafe { zeroed() }, len: size_of::<sockaddr_storage>() as socklen_t }
     }
 
-    /// 127.0.0.1 or ::1; port 0 lets the kernel choose.
-    pub fn loopback(family: Family, port: u16) -> Addr {
+    /// Of servers: loopback, unless they are on a host of their own ([`hosts`]). Port 0 lets the kernel choose.
+    pub fn server(family: Family, port: u16) -> Addr {
+        Addr::of(hosts::addresses(Side::Server), family, port)
+    }
+
+    /// Of clients, as [`Addr::server`].
+    pub fn client(family: Family, port: u16) -> Addr {
+        Addr::of(hosts::addresses(Side::Client), family, port)
+    }
+
+    /// A further IPv4 address of clients.
+    pub fn other_client(port: u16) -> Addr {
+        Addr::v4(hosts::other_address_of_clients().octets(), port)
+    }
+
+    /// The servers' IPv4 address, for a socket of AF_INET6.
+    pub fn mapped_server(port: u16) -> Addr {
+        Addr::v6(hosts::addresses(Side::Server).0.to_ipv6_mapped(), port)
+    }
+
+    fn of((v4, v6): (Ipv4Addr, Ipv6Addr), family: Family, port: u16) -> Addr {
         match family {
-            Family::V4 => Addr::v4([127, 0, 0, 1], port),
-            Family::V6 => Addr::v6(std::net::Ipv6Addr::LOCALHOST, port),
+            Family::V4 => Addr::v4(v4.octets(), port),
+            Family::V6 => Addr::v6(v6, port),
         }
     }
 
@@ -65,7 +86,7 @@ impl Addr {
     }
 
     /// `port` is in host order.
-    pub fn v6(ip: std::net::Ipv6Addr, port: u16) -> Addr {
+    pub fn v6(ip: Ipv6Addr, port: u16) -> Addr {
         let mut addr = Addr::empty();
         // SAFETY: sockaddr_storage is large and aligned enough for every address family.
         let sin6 = unsafe { &mut *(&raw mut addr.storage).cast::<sockaddr_in6>() };
@@ -80,6 +101,20 @@ impl Addr {
     pub fn port(&self) -> u16 {
         // SAFETY: both address families keep the port at this place; the storage is larger.
         u16::from_be(unsafe { (&raw const self.storage).cast::<u16>().add(1).read() })
+    }
+
+    /// The IP address; one of IPv4 as an IPv6 socket has it.
+    pub fn ip(&self) -> Ipv6Addr {
+        // SAFETY: the storage is large and aligned enough for both families.
+        unsafe {
+            match libc::c_int::from(self.storage.ss_family) {
+                libc::AF_INET6 => (*(&raw const self.storage).cast::<sockaddr_in6>()).sin6_addr.s6_addr.into(),
+                _ => {
+                    let bytes = (*(&raw const self.storage).cast::<sockaddr_in>()).sin_addr.s_addr.to_ne_bytes();
+                    Ipv4Addr::from(bytes).to_ipv6_mapped()
+                }
+            }
+        }
     }
 
     /// The address as the kernel's bytes, to compare two of them.
@@ -106,10 +141,15 @@ impl Addr {
     }
 }
 
-/// `kind` is SOCK_STREAM's flags: SOCK_NONBLOCK, SOCK_CLOEXEC or 0.
+/// A client's. `kind` is SOCK_STREAM's flags: SOCK_NONBLOCK, SOCK_CLOEXEC or 0.
 pub fn socket(family: Family, kind: c_int) -> Fd {
     // SAFETY: no pointers.
     outcome(unsafe { libc::socket(family.code(), libc::SOCK_STREAM | kind, 0) }).expect("socket") as Fd
+}
+
+/// As [`socket`], on the host of servers.
+pub fn server_socket(family: Family, kind: c_int) -> Fd {
+    hosts::on_servers(|| socket(family, kind))
 }
 
 pub fn bind(fd: Fd, addr: &Addr) -> Outcome {
@@ -143,10 +183,14 @@ pub fn accept4(fd: Fd, flags: c_int) -> Outcome {
 }
 
 pub fn getsockname(fd: Fd) -> Addr {
+    own_address(fd).expect("getsockname")
+}
+
+/// As [`getsockname`], which may be forbidden.
+pub fn own_address(fd: Fd) -> Result<Addr, super::errno::Errno> {
     // SAFETY: the pointers describe a live storage and its length.
     let (ret, addr) = Addr::filled(|addr, len| unsafe { libc::getsockname(fd, addr, len) });
-    ret.expect("getsockname");
-    addr
+    ret.map(|_| addr)
 }
 
 pub fn getpeername(fd: Fd) -> Result<Addr, super::errno::Errno> {

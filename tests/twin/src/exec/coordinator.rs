@@ -19,8 +19,8 @@ pub struct Layout<'a> {
     pub scratch: &'a Path,
     /// The command of side 1; empty: both sides are in this process.
     pub side: &'a [String],
-    /// Whether connections that are warmed up must go by ring afterwards.
-    pub ring: bool,
+    /// Whether connections that are warmed up must go by ring afterwards: for the side that connects, and for the one that accepts.
+    pub rings: [bool; 2],
     /// Whether there is a broker, which may hold sockets.
     pub broker: bool,
 }
@@ -233,8 +233,8 @@ impl Coordinator<'_> {
     /// Makes round trips until each end has received one by ring, if rings are to carry.
     fn warm(&mut self, a: (ActorId, Slot), b: (ActorId, Slot)) -> Option<&'static str> {
         let started = Instant::now();
-        let must = self.layout.ring && !self.detached;
-        let (mut round, mut by_ring) = (0, [false; 2]);
+        let must = self.layout.rings != [false; 2] && !self.detached;
+        let (mut round, mut by_ring) = (0, self.layout.rings.map(|must| !must));
         loop {
             let before = self.consumed(a, b)?;
             for (from, to) in [(a, b), (b, a)] {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use libc::c_int;
+use sidestep_posix::hosts;
 use sidestep_posix::sys::net::{self, Addr, Family};
 use sidestep_posix::sys::{epoll, fds, io};
 use sidestep_sys::tcp;
@@ -22,8 +23,8 @@ pub fn listen(v6: bool) -> (i32, u16) {
 }
 
 pub fn listen_with(v6: bool, nonblock: bool) -> (i32, u16) {
-    let fd = net::socket(family(v6), libc::SOCK_CLOEXEC | if nonblock { libc::SOCK_NONBLOCK } else { 0 });
-    net::bind(fd, &Addr::loopback(family(v6), 0)).expect("bind");
+    let fd = net::server_socket(family(v6), libc::SOCK_CLOEXEC | if nonblock { libc::SOCK_NONBLOCK } else { 0 });
+    net::bind(fd, &Addr::server(family(v6), 0)).expect("bind");
     net::listen(fd, 16).expect("listen");
     (fd, net::getsockname(fd).port())
 }
@@ -36,7 +37,7 @@ fn at_once(fd: i32) -> i32 {
 
 pub fn connect(v6: bool, port: u16) -> i32 {
     let fd = net::socket(family(v6), libc::SOCK_CLOEXEC);
-    net::connect(fd, &Addr::loopback(family(v6), port)).expect("connect");
+    net::connect(fd, &Addr::server(family(v6), port)).expect("connect");
     at_once(fd)
 }
 
@@ -130,8 +131,12 @@ const SENT_MS: u128 = 5;
 /// The kernel delays an acknowledgement by up to 200 ms.
 const ACKNOWLEDGED_MS: u128 = 250;
 
-/// Waits until the kernel has sent all bytes, unless buffers are full. Over loopback it does so at once.
+/// Waits until all bytes have arrived, unless buffers are full. Over loopback they do so once the kernel has sent them, at once; the
+/// stack sends them a moment later, and only an acknowledgement tells that.
 pub fn until_sent(fd: i32) {
+    if hosts::has_stack() {
+        return wait_while(ACKNOWLEDGED_MS, || fds::unacknowledged(fd).is_ok_and(|n| n > 0));
+    }
     wait_while(SENT_MS, || has_unsent(fd));
 }
 

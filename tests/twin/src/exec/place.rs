@@ -2,6 +2,8 @@
 
 use libc::{epoll_event, iovec, mmsghdr, msghdr, pollfd, sigset_t, sockaddr_in, sockaddr_in6, timespec, timeval};
 
+use sidestep_posix::hosts::{self, Side};
+
 use super::memory::Area;
 use crate::data;
 use crate::program::{Arg, Msg, Part, Slot, Watched};
@@ -161,21 +163,22 @@ fn place_msgs(msgs: &[Msg], context: &Context) -> Placed {
     at(Area::of_all(&heads), |heads| Held::Msgs { heads, msgs })
 }
 
-/// The loopback address with this port.
+/// The address of servers with this port.
 pub fn address(port: u16, v6: bool) -> Area {
+    let (four, six) = hosts::addresses(Side::Server);
     if v6 {
         // SAFETY: integers: all zero is a value.
         let mut addr: sockaddr_in6 = unsafe { std::mem::zeroed() };
         addr.sin6_family = libc::AF_INET6 as libc::sa_family_t;
         addr.sin6_port = port.to_be();
-        addr.sin6_addr.s6_addr[15] = 1;
+        addr.sin6_addr.s6_addr = six.octets();
         return Area::of(addr);
     }
     // SAFETY: as above.
     let mut addr: sockaddr_in = unsafe { std::mem::zeroed() };
     addr.sin_family = libc::AF_INET as libc::sa_family_t;
     addr.sin_port = port.to_be();
-    addr.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+    addr.sin_addr.s_addr = u32::from_ne_bytes(four.octets());
     Area::of(addr)
 }
 

@@ -8,3 +8,4 @@ pub mod rules;
 pub mod run;
 pub mod shrink;
 pub mod truth;
+pub mod worlds;

@@ -1,5 +1,7 @@
 //! The modes in which a program runs.
 
+use sidestep_posix::hosts::Side;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preloaded {
     Nobody,
@@ -17,6 +19,8 @@ pub struct Mode {
     pub settings: &'static [Setting],
     /// Connections keep changing their carrier.
     pub flips: bool,
+    /// The sides, of two hosts, that have a stack. None: all is on one host.
+    pub stacks: Option<&'static [Side]>,
 }
 
 type Setting = (&'static str, &'static str);
@@ -27,8 +31,15 @@ const IN_SYNC: Setting = ("SIDESTEP_PAIRING", "sync");
 
 /// Both ends are preloaded, and upgraded at the first byte.
 const fn mode(name: &'static str, two: bool) -> Mode {
-    Mode { name, two, preloaded: Preloaded::Both, settings: &[AT_ONCE, IN_SYNC], flips: false }
+    Mode { name, two, preloaded: Preloaded::Both, settings: &[AT_ONCE, IN_SYNC], flips: false, stacks: None }
 }
+
+/// Between two hosts.
+const fn between(name: &'static str, two: bool, stacks: &'static [Side]) -> Mode {
+    Mode { stacks: Some(stacks), ..mode(name, two) }
+}
+
+const BOTH: &[Side] = &[Side::Client, Side::Server];
 
 pub const PLAIN: [Mode; 2] = [
     Mode { preloaded: Preloaded::Nobody, settings: &[], ..mode("plain", false) },
@@ -47,10 +58,27 @@ pub const MODES: &[Mode] = &[
     Mode { preloaded: Preloaded::Only(1), ..mode("only-1", true) },
 ];
 
+/// Between two hosts: for campaigns of their own, whose programs also run on the kernel there.
+pub const HOSTS: &[Mode] = &[
+    between("hosts-both", false, BOTH),
+    between("hosts-both-two", true, BOTH),
+    between("hosts-client", false, &[Side::Client]),
+    between("hosts-server-two", true, &[Side::Server]),
+    Mode { flips: true, ..between("hosts-flip", false, BOTH) },
+];
+
 impl Mode {
-    /// Bytes must go by ring.
-    pub fn rings(self) -> bool {
-        self.preloaded == Preloaded::Both
+    /// The sides of a connection, that which calls connect(2) first, whose bytes must go by ring.
+    pub fn rings(self) -> Vec<Side> {
+        match self.preloaded {
+            Preloaded::Both => self.stacks.unwrap_or(BOTH).to_vec(),
+            Preloaded::Nobody | Preloaded::Only(_) => vec![],
+        }
+    }
+
+    /// The kernel's run that is the reference for this mode.
+    pub fn plain(self) -> Mode {
+        Mode { stacks: self.stacks.map(|_| &[][..]), ..PLAIN[usize::from(self.two)] }
     }
 }
 
@@ -80,18 +108,28 @@ pub fn named(names: &str) -> Result<Choice, String> {
     match names {
         "all" => Ok(Choice::These(MODES.to_vec())),
         "some" => Ok(Choice::Some),
+        "hosts" => Ok(Choice::These(HOSTS.to_vec())),
         _ => these(names).map(Choice::These),
     }
 }
 
 fn these(names: &str) -> Result<Vec<Mode>, String> {
     let find = |name: &str| {
-        let known = || MODES.iter().map(|w| w.name).collect::<Vec<_>>().join(", ");
+        let known = || MODES.iter().chain(HOSTS).map(|w| w.name).collect::<Vec<_>>().join(", ");
         MODES
             .iter()
+            .chain(HOSTS)
             .find(|w| w.name == name)
             .copied()
             .ok_or_else(|| format!("no mode is called {name}; there are {}", known()))
     };
-    names.split(',').map(find).collect()
+    let modes: Vec<Mode> = names.split(',').map(find).collect::<Result<_, _>>()?;
+    match modes.iter().filter(|mode| mode.stacks.is_some()).count() {
+        0 => Ok(modes),
+        n if n == modes.len() => Ok(modes),
+        _ => {
+            Err("modes on one host and modes between two have different references: run them one after the other"
+                .into())
+        }
+    }
 }

@@ -15,6 +15,8 @@ Ways: upgraded     both sides in one process, connections change to the ring at 
       defaults     with the default settings
       ...-two      a process for each side;  small-two: rings of 4 KiB;  spin-two: waits spin
       only-0/1     only one side's process is preloaded
+      hosts        clients' sockets on one host and servers' on another (needs root): hosts-both, hosts-both-two: with the stack
+                   at both ends; hosts-client, hosts-server-two: at one end; hosts-flip: connections go to the stack and back
 
 A fault is shown as the first call with another result; then the program is minimized, and written to a file, which --replay
 runs again.
@@ -40,7 +42,7 @@ pub struct Options {
     /// Steps of a program
     #[arg(long, default_value_t = 150)]
     pub steps: usize,
-    /// all, some (four, chosen by the seed), or names separated by commas
+    /// all, some (four, chosen by the seed), hosts, or names separated by commas
     #[arg(long, default_value = "some")]
     pub modes: String,
     /// Programs that run at a time
@@ -90,8 +92,9 @@ pub enum Part {
         dir: PathBuf,
         #[arg(long)]
         reference: bool,
+        /// Sides of connections that must go by ring once they are warmed up
         #[arg(long)]
-        ring: bool,
+        ring: Vec<String>,
         /// The command of side 1
         #[arg(last = true)]
         side: Vec<String>,

@@ -92,6 +92,13 @@ pub const RULES: &[Rule] = &[
         holds: |c| tells_of_an_end(&c.line.text) && !tells_of_an_end(&c.plain.text) && closes_what_is_watched(c),
     },
     Rule {
+        name: "closed-at-the-stack",
+        sentence: "A descriptor that is closed while another thread waits for it in `poll` or `select`",
+        ends: true,
+        // The stack gives the connection back, which wakes the wait.
+        holds: |c| c.mode.stacks.is_some() && c.line.after.is_some() && loses_what_it_watches(c),
+    },
+    Rule {
         name: "set-for-nothing",
         sentence: "A set that is watched, by another set or by `poll` or `select`, may be reported as readable once without an event",
         ends: false,
@@ -135,7 +142,11 @@ fn received(line: &Line) -> i64 {
 /// Whether connections change their carrier during the program, or several threads may wait in one set.
 fn changes_carrier(c: &Context) -> bool {
     let may = |step: &Step| matches!(step.act, Act::Fork { .. } | Act::Operator { .. } | Act::Pair { warm: false, .. });
-    c.returned || c.mode.flips || c.mode.preloaded != Preloaded::Both || c.steps.iter().any(may)
+    c.returned
+        || c.mode.flips
+        || c.mode.stacks.is_some()
+        || c.mode.preloaded != Preloaded::Both
+        || c.steps.iter().any(may)
 }
 
 /// Whether poll(2) reports sets as readable besides what the kernel reports.
@@ -185,6 +196,24 @@ fn closes_what_is_watched(c: &Context) -> bool {
     };
     let closes = |call: &&Call| call.name.contains("close") || call.name.contains("dup");
     calls().filter(closes).flat_map(|call| &call.args).any(|arg| matches!(arg, Arg::Fd(slot) if watched(*slot)))
+}
+
+/// Whether a slot that a poll or select waits for is filled anew before it returns.
+fn loses_what_it_watches(c: &Context) -> bool {
+    let Some(Step { act: Act::Call(call), .. }) = c.steps.get(c.line.step) else { return false };
+    let watched = |slot: Slot| {
+        call.args.iter().any(|arg| match arg {
+            Arg::Polls(list) => list.iter().any(|(watched, _)| *watched == Watched::Slot(slot)),
+            Arg::Set(list) => list.contains(&slot),
+            _ => false,
+        })
+    };
+    let last = c.line.after.unwrap_or(c.line.step).min(c.steps.len().saturating_sub(1));
+    c.steps[c.line.step..=last].iter().any(|step| match &step.act {
+        Act::Call(call) => call.into.is_some_and(watched),
+        Act::Close { slot } | Act::Make { slot, .. } | Act::Listen { slot, .. } => watched(*slot),
+        _ => false,
+    })
 }
 
 fn selects(c: &Context) -> bool {

@@ -8,9 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use sidestep_posix::hosts;
 use sidestep_posix::runner::report::Report;
 
 use super::modes::{Mode, Preloaded};
+use super::worlds::{Worlds, locked};
 use crate::program::{self, Step};
 use crate::trace::{Line, Printed};
 
@@ -18,6 +20,7 @@ pub struct Runner {
     pub sidestep: PathBuf,
     pub scratch: PathBuf,
     pub deadline: Duration,
+    pub worlds: Worlds,
 }
 
 pub struct Run {
@@ -48,7 +51,10 @@ impl Runner {
             write("reference", lines.iter().map(|l| serde_json::to_string(l).expect("it is JSON") + "\n").collect())?;
         }
         let said = File::create(at("said")).map_err(|e| e.to_string())?;
-        let broker = format!("@twin-{}-{name}", std::process::id());
+        let world = self.worlds.of(mode)?;
+        let world = world.as_ref().map(|world| locked(world));
+        let own = || format!("@twin-{}-{name}", std::process::id());
+        let broker = world.as_ref().map_or_else(own, |world| world.broker().display().to_string());
         let mut command = self.command(dir.path(), mode, reference.is_some())?;
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SIDESTEP")) {
             command.env_remove(name);
@@ -57,6 +63,9 @@ impl Runner {
         command.envs(mode.settings.iter().copied());
         if mode.flips {
             command.env("SIDESTEP_FLIP", (100 + seed % 1901).to_string());
+        }
+        if let Some(world) = &world {
+            world.settle(&mut command)?;
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).process_group(0);
         // SAFETY: two system calls, which are allowed between fork and exec.
@@ -85,8 +94,8 @@ impl Runner {
         if reference {
             line.push("--reference".into());
         }
-        if mode.rings() {
-            line.push("--ring".into());
+        for side in mode.rings() {
+            line.extend(["--ring", hosts::name(side)].map(Into::into));
         }
         if mode.two {
             line.push("--".into());

@@ -18,7 +18,7 @@ pub struct Shrink<'a> {
 impl Shrink<'_> {
     /// The verdict on these steps, if they show a fault. `times`: number of runs on the kernel.
     pub fn fault_of(&self, steps: &[Step], times: usize) -> Option<Verdict> {
-        let truth = Truth::find(self.runner, steps, self.seed, &[self.mode.two], times).ok()?;
+        let truth = Truth::find(self.runner, steps, self.seed, &[self.mode], times).ok()?;
         let verdict = truth.evaluate(self.runner, steps, self.seed, self.mode, self.strict).ok()?;
         verdict.fault.is_some().then_some(verdict)
     }

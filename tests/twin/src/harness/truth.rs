@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::compare::{self, Comparison, Key, Kind};
-use super::modes::{Mode, PLAIN};
+use super::modes::Mode;
 use super::run::{Run, Runner};
 use crate::program::Step;
 use crate::trace::Line;
@@ -29,9 +29,12 @@ pub const RUNS_FOR_A_FAULT: usize = 4;
 
 impl Truth {
     /// Err: the program does not even run on the kernel.
-    pub fn find(runner: &Runner, steps: &[Step], seed: u64, layouts: &[bool], times: usize) -> Result<Truth, String> {
+    pub fn find(runner: &Runner, steps: &[Step], seed: u64, modes: &[Mode], times: usize) -> Result<Truth, String> {
         let mut truth = Truth { lines: [vec![], vec![]], undetermined: [BTreeSet::new(), BTreeSet::new()] };
-        for (i, mode) in PLAIN.into_iter().enumerate().filter(|(_, mode)| layouts.contains(&mode.two)) {
+        for i in 0..2 {
+            let Some(mode) = modes.iter().find(|mode| usize::from(mode.two) == i).map(|mode| mode.plain()) else {
+                continue;
+            };
             let mut runs = vec![];
             for _ in 0..times {
                 let run = runner.run(steps, mode, seed, None)?;

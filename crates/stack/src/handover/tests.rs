@@ -1,0 +1,288 @@
+//! A ring between two ends, and a socket between two network namespaces: what the worker hands over, and what a keeper and a standby
+//! hand over if they are killed one after the other before any of their calls.
+
+#[path = "../../../repair/tests/common/mod.rs"]
+mod common;
+
+use super::*;
+use crate::cause::Cause;
+use crate::held::Held;
+use crate::ledger::Ledger;
+use crate::mapping::Mapping;
+use crate::memory;
+use crate::record::{Ends, Origin};
+use common::failing::die_before;
+use common::{Expected, USUAL, Wire, finish, no_error, raw};
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use sidestep_abi::link::{Header, link_size};
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_conn::{Read, Rx, Tx, Write};
+use sidestep_ring::{header, slot};
+use std::net::TcpStream;
+
+const RING: usize = 1 << 16;
+/// Of the link.
+const SLOT: usize = 0;
+const PROGRAM: u32 = 0;
+const STACK: u32 = 1;
+/// Bytes that each end has sent by kernel before the connection was taken.
+const BEFORE: usize = 700;
+/// Bytes that the stack has received, no more than a kernel sends at once, and of these, what the program has read.
+const RECEIVED: usize = 12_000;
+const READ: usize = 6001;
+/// Bytes of the program that the stack has not sent: more than the socket's send buffer takes.
+const WRITTEN: usize = 40_000;
+const SEND_BUFFER: i32 = 5000;
+
+/// Whether the program has left the ring that it reads: the kernel gets what it has not read. Otherwise it reads on there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reads {
+    Kernel,
+    Ring,
+}
+
+/// A connection that a worker has carried.
+struct Scene {
+    reads: Reads,
+    wire: Wire,
+    near: TcpStream,
+    far: TcpStream,
+    to_near: Expected,
+    to_far: Expected,
+    memory: OwnedFd,
+    ledger: OwnedFd,
+    end: ProgramsEnd,
+    buffers: Buffers,
+}
+
+/// The program's end of the ring.
+struct ProgramsEnd {
+    link: Link,
+    rx: Rx,
+    tx: Tx,
+}
+
+fn memory_of_a_link() -> OwnedFd {
+    let file = memfd_create("link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memfd");
+    ftruncate(&file, link_size(RING) as u64).expect("its size");
+    fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL).expect("seals");
+    let mapping = Mapping::new(&file, link_size(RING)).expect("a mapping");
+    // SAFETY: a header consists of atomics and padding.
+    header::init(unsafe { mapping.at::<Header>(0) }, RING as u32);
+    slot::reset(link(&file, STACK).slot(SLOT));
+    file
+}
+
+fn link(memory: &OwnedFd, side: u32) -> Link {
+    Link::new(memory, &Msg { side, arg: RING as u64, ..Msg::new(Kind::Link) }).expect("a link")
+}
+
+fn copy(descriptor: impl AsFd) -> OwnedFd {
+    rustix::io::dup(descriptor).expect("dup")
+}
+
+impl ProgramsEnd {
+    fn write(&mut self, bytes: &[u8]) {
+        let half = self.link.outgoing(SLOT);
+        assert_eq!(self.tx.next(half, bytes.len()), Ok(Write::Ring(RING)));
+        memory::put(self.link.outgoing_data(SLOT), self.tx.at(), bytes);
+        self.tx.put_ring(half, bytes.len()).expect("they are published");
+    }
+
+    fn read(&mut self, len: usize) -> Vec<u8> {
+        let (half, mut bytes) = (self.link.incoming(SLOT), Vec::new());
+        assert!(matches!(self.rx.next(half), Ok(Read::Ring(there)) if there >= len));
+        memory::get(self.link.incoming_data(SLOT), self.rx.at(half), len, &mut bytes);
+        self.rx.took_ring(half, len).expect("they are read");
+        bytes
+    }
+
+    /// Both directions are the kernel's, and the ring has no byte left for it.
+    fn must_be_on_the_kernel(&mut self) {
+        let (incoming, outgoing) = (self.link.incoming(SLOT), self.link.outgoing(SLOT));
+        let read = self.rx.next(incoming);
+        assert!(matches!(read, Ok(Read::Kernel(_))), "{read:?}");
+        self.tx.poll(outgoing).expect("no violation");
+        assert_eq!(self.tx.next(outgoing, 1), Ok(Write::Kernel));
+    }
+}
+
+impl Scene {
+    /// Returns the worker's end, too, with what it gives to the kernel.
+    fn new(reads: Reads) -> (Scene, Program, Record, Kept, Progress) {
+        let wire = Wire::shaped(&USUAL);
+        let (near, far) = wire.connect(&USUAL);
+        raw::set_int(&near, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND_BUFFER);
+        let (mut to_near, mut to_far) = (Expected::new(1), Expected::new(2));
+        assert_eq!((to_near.write(&far, BEFORE), to_far.write(&near, BEFORE)), (BEFORE, BEFORE));
+        common::until("the bytes arrive", || raw::unread(&near) == BEFORE as u64 && raw::unacknowledged(&near) == 0);
+        assert_eq!(to_near.read(&near, &mut [0; BEFORE]), Some(BEFORE));
+
+        let memory = memory_of_a_link();
+        let (mut program, end) = in_rings(&memory, &near);
+        let ledger = Rc::new(Ledger::create(1).expect("a ledger"));
+        let buffers = Buffers::read(&near).expect("sizes");
+        wire.close();
+        let (record, kept, progress) = carried(&mut program, &ledger, &near);
+        let ledger = copy(ledger.file());
+        let mut scene = Scene { reads, wire, near, far, to_near, to_far, memory, ledger, end, buffers };
+        let progress = scene.use_rings(&mut program, &record, progress);
+        (scene, program, record, kept, progress)
+    }
+
+    /// The stack receives what no kernel has seen; the program reads a part, and writes.
+    fn use_rings(&mut self, program: &mut Program, record: &Record, progress: Progress) -> Progress {
+        let bytes = self.to_near.bytes(self.to_near.written, RECEIVED);
+        assert_eq!(self.to_near.write(&self.far, RECEIVED), RECEIVED);
+        program.put(0, &bytes);
+        let progress = Progress { rcv_nxt: progress.rcv_nxt.plus(RECEIVED as u32), ..progress };
+        record.publish(&progress);
+        record.set_published(program.publish(RECEIVED).expect("there is room"));
+        let read = self.end.read(READ);
+        assert!(read == bytes[..READ]);
+        self.to_near.read += READ as u64;
+        if self.reads == Reads::Kernel {
+            self.end.rx.freeze(self.end.link.incoming(SLOT)).expect("it leaves");
+        }
+        self.end.write(&self.to_far.bytes(self.to_far.written, WRITTEN));
+        self.to_far.written += WRITTEN as u64;
+        progress
+    }
+
+    /// Kernel and program go on where the stack has ended, with every byte.
+    fn check(mut self) {
+        let rest = RECEIVED - READ;
+        match self.reads {
+            Reads::Kernel => assert_eq!(raw::unread(&self.near), rest as u64),
+            Reads::Ring => {
+                assert!(self.end.read(rest) == self.to_near.bytes(self.to_near.read, rest));
+                self.to_near.read += rest as u64;
+                assert_eq!(raw::unread(&self.near), 0);
+            }
+        }
+        self.end.must_be_on_the_kernel();
+        assert_eq!(slot::parked(self.end.link.slot(SLOT)) % 2, 0, "the program may use its socket");
+        assert_eq!(raw::unacknowledged(&self.near), WRITTEN as u64);
+        assert_eq!(Buffers::read(&self.near), Ok(self.buffers));
+        no_error(&self.near);
+        self.wire.open();
+        finish(self.near, self.far, &mut self.to_far, &mut self.to_near, 1000);
+    }
+}
+
+/// Both ends have begun a stretch of ring.
+fn in_rings(memory: &OwnedFd, near: &TcpStream) -> (Program, ProgramsEnd) {
+    let mut program = Program::new(Rc::new(link(memory, STACK)), SLOT);
+    let link = link(memory, PROGRAM);
+    let (mut rx, mut tx) = (Rx::native(BEFORE as u64), Tx::native(BEFORE as u64));
+    let (incoming, outgoing) = (link.incoming(SLOT), link.outgoing(SLOT));
+    incoming.set_ready();
+    assert!(matches!(program.begin(near.as_fd()), Ok(true)));
+    assert_eq!(rx.next(incoming), Ok(Read::Ring(0)));
+    assert!(tx.may_begin(outgoing) && tx.begin(outgoing) == Ok(true));
+    assert!(matches!(program.has_entered(near.as_fd()), Ok(true)));
+    (program, ProgramsEnd { link, rx, tx })
+}
+
+/// The connection leaves the kernel, as [`crate::carried`] takes it.
+fn carried(program: &mut Program, ledger: &Rc<Ledger>, near: &TcpStream) -> (Record, Kept, Progress) {
+    let record = Record::new(ledger.clone(), 0);
+    let saved = sidestep_repair::prepare(near).expect("it can be taken");
+    record.assign(&Ends { local: near.local_addr().expect("local"), remote: near.peer_addr().expect("remote") });
+    record.begin_taking(&saved);
+    program.set_parked(true);
+    let state = sidestep_repair::take_prepared(near, saved).expect("take").state;
+    let (from_program, to_program) = program.positions();
+    let kept = Kept {
+        state,
+        from_program: Origin { position: from_program, seq: state.snd_una },
+        to_program: Origin { position: to_program, seq: state.rcv_nxt },
+        queued: 0,
+    };
+    let progress = Progress {
+        snd_una: Seq(state.snd_una),
+        snd_nxt: Seq(state.snd_nxt),
+        snd_edge: Seq(state.snd_una).plus(state.window.snd_wnd),
+        snd_wl1: Seq(state.window.snd_wl1),
+        max_window: state.window.max_window,
+        rcv_nxt: Seq(state.rcv_nxt),
+        rcv_edge: Seq(state.window.rcv_wup).plus(state.window.rcv_wnd),
+        rcv_acked: Seq(state.window.rcv_wup),
+        ..Progress::default()
+    };
+    record.carry(&kept, &progress, &[]);
+    (record, kept, progress)
+}
+
+#[test]
+fn the_worker_hands_over_both_queues() {
+    for reads in [Reads::Kernel, Reads::Ring] {
+        let (scene, mut program, record, kept, progress) = Scene::new(reads);
+        let mut handover = Handover {
+            program: &mut program,
+            record: &record,
+            kept,
+            progress,
+            queued: Vec::new(),
+            unread: Unread::ToKernel,
+            found: None,
+        };
+        handover.run(scene.near.as_fd()).expect("hand over");
+        scene.check();
+    }
+}
+
+#[test]
+fn whoever_is_killed_before_any_call_the_next_one_hands_over() {
+    for reads in [Reads::Kernel, Reads::Ring] {
+        let deaths = deaths_until_it_is_done(reads);
+        assert!(deaths > 25, "only {deaths} calls");
+    }
+}
+
+/// Returns the number of calls.
+fn deaths_until_it_is_done(reads: Reads) -> usize {
+    for deaths in 0.. {
+        let (scene, ..) = Scene::new(reads);
+        let (ledger, memory, socket) = (copy(&scene.ledger), copy(&scene.memory), copy(&scene.near));
+        let has_died = die_before(deaths, move || restored(ledger, &memory, &socket));
+        if has_died {
+            restored(copy(&scene.ledger), &scene.memory, &scene.near);
+        }
+        scene.check();
+        if !has_died {
+            return deaths;
+        }
+    }
+    unreachable!("finitely many calls")
+}
+
+/// What a keeper, or a standby, does for the connection.
+fn restored(ledger: OwnedFd, memory: &OwnedFd, socket: impl AsFd) {
+    let record = Record::new(Rc::new(Ledger::open(ledger).expect("the ledger")), 0);
+    restore(&record, Rc::new(link(memory, STACK)), SLOT, socket.as_fd()).expect("restore");
+    assert_eq!(record.stage(), Stage::Free);
+}
+
+#[test]
+fn a_program_that_is_killed_has_left_whoever_carries_its_connection() {
+    let memory = memory_of_a_link();
+    let program = Program::new(Rc::new(link(&memory, STACK)), SLOT);
+    assert!(program.check_wish().is_ok());
+    slot::set_released(link(&memory, STACK).slot(SLOT), PROGRAM as usize);
+    assert!(matches!(program.check_wish(), Err(Cause::Left)));
+}
+
+#[test]
+fn a_program_whose_connection_is_restored_need_not_wait_to_close_it() {
+    let (memory, ledger) = (memory_of_a_link(), Rc::new(Ledger::create(1).expect("a ledger")));
+    let (anywhere, words) = (([192, 0, 2, 1], 1).into(), link(&memory, PROGRAM));
+    let mut held = Held::new(ledger.clone());
+    held.hear(&Msg { side: STACK, arg: RING as u64, ..Msg::new(Kind::Link) }, Some(copy(&memory)));
+    held.hear(&Msg { side: STACK, ..Msg::new(Kind::Slot) }, Some(copy(&memory)));
+    slot::set_socket_held(words.slot(SLOT), true);
+    Record::new(ledger, 0).assign(&Ends { local: anywhere, remote: anywhere });
+    assert_eq!(held.restore_all().len(), 1);
+    assert!(!slot::is_socket_held(words.slot(SLOT)));
+}
