@@ -5,6 +5,7 @@ import subprocess
 from hosts.world import Pod
 from testkit import cgroups
 from testkit.bpffs import BpfFileSystem
+from testkit.paths import built
 from testkit.wait import until
 
 NOTHING_CAPTURED = {"includeOutboundIPRanges": "", "includeInboundPorts": ""}
@@ -27,10 +28,10 @@ class Node:
         self.broker = bed.directory / f"{host.name}-broker"
 
     def start(self):
-        sidestep = self.bed.programs_in / "sidestep"
-        words = [sidestep, "agent", "--config", self.documents, "--cgroup", self.cgroup.path, "--metrics", "off", *self.options]
+        agent_program = built("debug", "sidestep-agent") / "sidestep-agent"
+        words = [agent_program, "--config", self.documents, "--cgroup", self.cgroup.path, "--metrics", "off", *self.options]
         agent = self.host.process("agent", words)
-        self.bed.stack.callback(lambda: subprocess.run([sidestep, "agent", "--detach", *self.options], capture_output=True))
+        self.bed.stack.callback(lambda: subprocess.run([agent_program, "--detach", *self.options], capture_output=True))
         until(lambda: self.ask("service", "list").returncode == 0, "the agent to answer", 20, agent.must_run)
         settings = self.bed.directory / f"{self.host.name}-broker.toml"
         settings.write_text("cross-namespaces = true\n")
