@@ -170,7 +170,7 @@ fn what_is_inside_of_a_tunnel_passes() {
         ("VXLAN between the connection's ports", datagram(four(), [4000, 80], &vxlan)),
     ];
     for (name, packet) in cases {
-        assert_eq!(run(&skeleton, &ethernet(&packet)), PASS, "{name}");
+        assert_eq!(run(&skeleton, &ethernet(&packet)), Pass, "{name}");
     }
 }
 
