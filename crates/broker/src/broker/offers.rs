@@ -344,7 +344,7 @@ mod tests {
                 Verdict::Waits
             );
             let permit = accounts.offers.claim(1).expect("a domain may have so many");
-            broker.waits(ticket, Pending { namespace: namespace.clone(), _permit: permit });
+            broker.waits(ticket, Pending { namespace: namespace.clone(), declined: None, _permit: permit });
         }
     }
 
