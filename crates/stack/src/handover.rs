@@ -189,4 +189,4 @@ fn send_rest(socket: BorrowedFd, mut bytes: &[u8]) -> Result<(), usize> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -87,3 +87,22 @@ impl Held {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handover::tests::{PROGRAM, RING, SLOT, STACK, copy, link, memory_of_a_link};
+
+    #[test]
+    fn a_program_whose_connection_is_restored_need_not_wait_to_close_it() {
+        let (memory, ledger) = (memory_of_a_link(), Rc::new(Ledger::create(1).expect("a ledger")));
+        let (anywhere, words) = (([192, 0, 2, 1], 1).into(), link(&memory, PROGRAM));
+        let mut held = Held::new(ledger.clone());
+        held.hear(&Msg { side: STACK, arg: RING as u64, ..Msg::new(Kind::Link) }, Some(copy(&memory)));
+        held.hear(&Msg { side: STACK, ..Msg::new(Kind::Slot) }, Some(copy(&memory)));
+        slot::set_socket_held(words.slot(SLOT), true);
+        Record::new(ledger, 0).assign(&Ends { local: anywhere, remote: anywhere });
+        assert_eq!(held.restore_all().len(), 1);
+        assert!(!slot::is_socket_held(words.slot(SLOT)));
+    }
+}

@@ -6,7 +6,6 @@ mod common;
 
 use super::*;
 use crate::cause::Cause;
-use crate::held::Held;
 use crate::ledger::Ledger;
 use crate::mapping::Mapping;
 use crate::memory;
@@ -21,11 +20,11 @@ use sidestep_conn::{Read, Rx, Tx, Write};
 use sidestep_ring::{header, slot};
 use std::net::TcpStream;
 
-const RING: usize = 1 << 16;
+pub(crate) const RING: usize = 1 << 16;
 /// Of the link.
-const SLOT: usize = 0;
-const PROGRAM: u32 = 0;
-const STACK: u32 = 1;
+pub(crate) const SLOT: usize = 0;
+pub(crate) const PROGRAM: u32 = 0;
+pub(crate) const STACK: u32 = 1;
 /// Bytes that each end has sent by kernel before the connection was taken.
 const BEFORE: usize = 700;
 /// Bytes that the stack has received, no more than a kernel sends at once, and of these, what the program has read.
@@ -63,7 +62,7 @@ struct ProgramsEnd {
     tx: Tx,
 }
 
-fn memory_of_a_link() -> OwnedFd {
+pub(crate) fn memory_of_a_link() -> OwnedFd {
     let file = memfd_create("link", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memfd");
     ftruncate(&file, link_size(RING) as u64).expect("its size");
     fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL).expect("seals");
@@ -74,11 +73,11 @@ fn memory_of_a_link() -> OwnedFd {
     file
 }
 
-fn link(memory: &OwnedFd, side: u32) -> Link {
+pub(crate) fn link(memory: &OwnedFd, side: u32) -> Link {
     Link::new(memory, &Msg { side, arg: RING as u64, ..Msg::new(Kind::Link) }).expect("a link")
 }
 
-fn copy(descriptor: impl AsFd) -> OwnedFd {
+pub(crate) fn copy(descriptor: impl AsFd) -> OwnedFd {
     rustix::io::dup(descriptor).expect("dup")
 }
 
@@ -272,17 +271,4 @@ fn a_program_that_is_killed_has_left_whoever_carries_its_connection() {
     assert!(program.check_wish().is_ok());
     slot::set_released(link(&memory, STACK).slot(SLOT), PROGRAM as usize);
     assert!(matches!(program.check_wish(), Err(Cause::Left)));
-}
-
-#[test]
-fn a_program_whose_connection_is_restored_need_not_wait_to_close_it() {
-    let (memory, ledger) = (memory_of_a_link(), Rc::new(Ledger::create(1).expect("a ledger")));
-    let (anywhere, words) = (([192, 0, 2, 1], 1).into(), link(&memory, PROGRAM));
-    let mut held = Held::new(ledger.clone());
-    held.hear(&Msg { side: STACK, arg: RING as u64, ..Msg::new(Kind::Link) }, Some(copy(&memory)));
-    held.hear(&Msg { side: STACK, ..Msg::new(Kind::Slot) }, Some(copy(&memory)));
-    slot::set_socket_held(words.slot(SLOT), true);
-    Record::new(ledger, 0).assign(&Ends { local: anywhere, remote: anywhere });
-    assert_eq!(held.restore_all().len(), 1);
-    assert!(!slot::is_socket_held(words.slot(SLOT)));
 }
