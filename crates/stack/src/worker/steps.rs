@@ -18,8 +18,8 @@ use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
 const LOOK: u64 = 200;
-/// The most doublings of [`LOOK`]: each look in vain is one. That makes 1.6 s: ten thousand idle connections cost next to nothing.
-const LOOKS: u32 = 13;
+/// The most doublings of [`LOOK`]: each look in vain is one.
+const LOOKS: u32 = 9;
 /// Microseconds until a connection that has gone back may be taken again.
 const PAUSE: u64 = 500_000;
 /// The most doublings of [`PAUSE`]: each return is one. That makes a minute.
