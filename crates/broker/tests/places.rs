@@ -10,26 +10,16 @@ use sidestep_abi::msg::Kind;
 use sidestep_broker::trust::{Rule, Rules, Trust};
 use sidestep_testkit::{Cgroup, Namespace};
 use std::net::TcpStream;
-use std::path::Path;
 
 const UID: &str = "1f0b8a52-0001-4e5f-9a8b-0123456789c3";
 const OTHER_UID: &str = "1f0b8a52-0001-4e5f-9a8b-0123456789c4";
 
-/// Makes the cgroups of this path that do not exist. The last one is the innermost, which is removed first.
+/// Cgroups, each inside the one before.
 struct Nested(Vec<Cgroup>);
 
 impl Nested {
     fn new(path: &str) -> Nested {
-        let mut made: Vec<Cgroup> = Vec::new();
-        for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
-            let is_there = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
-                Path::new(mount).join("cgroup.controllers").exists() && Path::new(mount).join(&path[..at]).exists()
-            });
-            if !is_there {
-                made.push(Cgroup::new(&path[..at]));
-            }
-        }
-        Nested(made)
+        Nested(Cgroup::nested(path))
     }
 
     fn innermost(&self) -> &Cgroup {
@@ -41,13 +31,6 @@ impl Drop for Nested {
     fn drop(&mut self) {
         while self.0.pop().is_some() {}
     }
-}
-
-/// Moves this process to the top of the hierarchy, so that its cgroups can be removed.
-fn leave() {
-    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(|mount| Path::new(mount).join("cgroup.procs"));
-    let procs = mounts.iter().find(|procs| procs.with_file_name("cgroup.controllers").exists()).expect("cgroup v2");
-    std::fs::write(procs, std::process::id().to_string()).expect("leave the cgroup");
 }
 
 fn broker(rules: Rules) -> TestBroker {
@@ -86,7 +69,7 @@ fn a_pod_is_a_domain_as_long_as_its_processes_are_in_it() {
     assert_eq!(outcome(&same_pod(), &tcp_pair("127.0.0.1"), || ()), NO, "in the host's network");
     assert_eq!(outcome(&same_pod(), &connected(), || outside.innermost().enter()), NO, "moved meanwhile");
     assert_eq!(outcome(&same_pod(), &connected(), || ()), Ok(()), "both in the other pod");
-    leave();
+    Cgroup::leave_all();
 }
 
 #[test]
@@ -100,5 +83,5 @@ fn a_service_is_named_by_its_unit() {
     service.innermost().enter();
     assert_eq!(outcome(&named(), &streams(), || ()), Ok(()));
     assert_eq!(outcome(&broker(Rules { allow: vec![rule("other.service")], same_pod: false }), &streams(), || ()), NO);
-    leave();
+    Cgroup::leave_all();
 }

@@ -310,7 +310,10 @@ impl Rx {
     /// their distance from the base, and their number. The caller holds [`Half::claim_sending`].
     pub fn unsent(&mut self, half: Half) -> Result<(u64, u64, usize), PeerViolation> {
         // A writer that has handled this stretch itself needs no help.
-        if self.input.is_complete(half.writer) { Ok((self.drain_from, 0, 0)) } else { self.left_behind(half) }
+        if self.input.is_complete(half.writer) {
+            return Ok((half.sent_to().max(self.drain_from), 0, 0));
+        }
+        self.left_behind(half)
     }
 
     /// As [`Rx::unsent`], also for a writer that knows that this end has left. It may have found no space in the kernel's buffers.

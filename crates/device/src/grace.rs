@@ -67,8 +67,8 @@ fn listed(text: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
-/// Waits for an RCU grace period: programs run under RCU. On a machine with one processor membarrier(2) returns at once, and rightly so only for threads; where it is not allowed it fails.
-/// There a sleep is long enough: a run takes microseconds.
+/// Waits for an RCU grace period: programs run under RCU. On a machine with one processor membarrier(2) returns at once, and rightly
+/// so only for threads; where it is not allowed it fails. There a sleep is long enough: a run takes microseconds.
 fn wait_for_rcu() {
     // SAFETY: no memory is involved.
     let refused = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0;

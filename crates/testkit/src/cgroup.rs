@@ -19,8 +19,19 @@ pub struct Cgroup {
 impl Cgroup {
     /// Creates a cgroup at the top of the hierarchy.
     pub fn new(name: &str) -> Cgroup {
-        let found = MOUNTS.iter().map(Path::new).find(|path| path.join("cgroup.controllers").exists());
-        Cgroup::make(found.expect("cgroup v2 is mounted").join(name))
+        Cgroup::make(mount().join(name))
+    }
+
+    /// Creates the cgroups of this path that do not exist, the innermost last. Drop that one first.
+    pub fn nested(path: &str) -> Vec<Cgroup> {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let paths = ends.map(|end| mount().join(&path[..end]));
+        paths.filter_map(|path| (!path.exists()).then(|| Cgroup::make(path))).collect()
+    }
+
+    /// Moves this process to the top of the hierarchy.
+    pub fn leave_all() {
+        admit(mount(), std::process::id());
     }
 
     /// Creates a cgroup inside this one.
@@ -88,6 +99,11 @@ impl Drop for Cgroup {
             std::thread::sleep(POLL); // between two looks
         }
     }
+}
+
+fn mount() -> &'static Path {
+    let found = MOUNTS.iter().map(Path::new).find(|path| path.join("cgroup.controllers").exists());
+    found.expect("cgroup v2 is mounted")
 }
 
 fn admit(cgroup: &Path, pid: u32) {

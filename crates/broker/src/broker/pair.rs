@@ -37,10 +37,12 @@ impl Broker {
     pub(super) fn pair(&mut self, first: Offer, second: Offer) {
         self.waiting.remove(&first.ticket);
         let stuck = self.conns.get(&first.ticket.member).is_none_or(|conn| conn.outbox.is_full());
-        let slot = match () {
-            () if stuck => Err(Reason::PeerAbsent),
-            () if self.have_moved([&first, &second]) => Err(Reason::UserPair),
-            () => self.connect([&first, &second].map(End::of)),
+        let slot = if stuck {
+            Err(Reason::PeerAbsent)
+        } else if self.have_moved([&first, &second]) {
+            Err(Reason::UserPair)
+        } else {
+            self.connect([&first, &second].map(End::of))
         };
         if let Err(reason) = slot {
             self.refuse(first.ticket, reason);
