@@ -3,6 +3,7 @@
 
   peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
+              [--keepalive SECONDS [--rest SECONDS | --gone]]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
 all connections together took.
@@ -85,9 +86,13 @@ class Client:
         try:
             with self.connected(number) as connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                for round_number in range(self.args.rounds):
-                    self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
-                    time.sleep(self.args.pause / 1000)
+                self.exchanges(connection, chosen, number)
+                if self.args.rest:
+                    time.sleep(self.args.rest)
+                    self.exchanges(connection, chosen, number)
+                if self.args.gone:
+                    self.wait_for_silence(connection)
+                    return
                 for number_of_bulk in range(self.args.bulk):
                     self.exchange(connection, chosen.randbytes(40000), f"{number}.bulk{number_of_bulk}")
                 if self.args.burst:
@@ -100,8 +105,27 @@ class Client:
         with self.lock:
             self.seconds += time.monotonic() - began
 
+    def exchanges(self, connection, chosen, number):
+        for round_number in range(self.args.rounds):
+            self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
+            time.sleep(self.args.pause / 1000)
+
+    def wait_for_silence(self, connection):
+        """Until keepalive tells that the peer is gone."""
+        print("waits", flush=True)
+        try:
+            connection.recv(1)
+        except TimeoutError:
+            return
+        raise ValueError("the peer is there")
+
     def connected(self, number):
         connection = socket.socket(socket.AF_INET6 if ":" in self.args.address else socket.AF_INET)
+        if self.args.keepalive:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, self.args.keepalive)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
         if self.args.burst:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)  # a window that closes soon
         if self.args.source:
@@ -158,6 +182,9 @@ def main():
     parser.add_argument("--source", type=int, default=0, help="source port of the first connection; others have the next ones")
     parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0)
+    parser.add_argument("--keepalive", type=int, default=0, help="seconds until the first probe; two more follow")
+    parser.add_argument("--rest", type=float, default=0, help="seconds without a byte; the rounds follow once more")
+    parser.add_argument("--gone", action="store_true", help="then keepalive must tell that the peer is gone")
     args = parser.parse_args()
     if args.what == "serve":
         serve(args.address, args.port, args.option)

@@ -177,7 +177,7 @@ class Hosts(Testbed):
         reached = lambda: subprocess.run(  # noqa: E731 - it is used once
             calling.around(["bash", "-c", f"exec 3<>/dev/tcp/{to}/{port}"]), capture_output=True).returncode == 0
         until(reached, "the server to listen", 20, server.must_run)
-        client = calling.program("client", [sys.executable, PEER, "run", to, port, *options])
+        client = self.asking = calling.program("client", [sys.executable, PEER, "run", to, port, *options])
         if meanwhile:
             meanwhile()
         client.wait(90)

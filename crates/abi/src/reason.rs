@@ -115,6 +115,8 @@ reasons! {
     Bulk = 41, "bulk";
     /// Stack: the operator has left the connection's peer or its ports out.
     NotChosen = 42, "not-chosen";
+    /// Stack: nothing has come or gone for a minute, or for half of the program's keepalive time: the kernel watches over it.
+    Idle = 43, "idle";
 }
 
 /// One more than the largest reason number there can be.

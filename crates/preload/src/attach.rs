@@ -161,11 +161,17 @@ fn get_ready(index: u32, c: &Conn) -> bool {
         return true;
     }
     // A thread that gives the direction up for good first changes the phase, and then withdraws readiness under this lock.
-    let _ = c.with_rx(|_| {
-        if c.phase.go(Event::Ready).is_some() {
+    let has_become_ready = c.with_rx(|_| {
+        let goes = c.phase.go(Event::Ready).is_some();
+        if goes {
             c.rx_half().set_ready();
         }
+        goes
     });
+    // A peer process looks when it writes; the stack has nothing to write, and waits for this.
+    if c.has(flag::STACK) && matches!(has_become_ready, Ok(true)) {
+        l.notify(c.slot.load(Relaxed) as usize, side::doorbells(&c.words().side[1 - c.my_side()]));
+    }
     true
 }
 

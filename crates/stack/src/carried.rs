@@ -23,6 +23,10 @@ pub struct Carried {
     pace: Pace,
     /// Bytes have arrived of which the program has not been told. It is told after all frames of a turn, and so wakes up once.
     has_arrived: bool,
+    /// Microseconds without news after which the kernel is to watch over the connection.
+    patience: u64,
+    /// When something was last sent or received.
+    active_at: u64,
     /// A segment has come that fits. Until then the frames of these addresses may be another connection's.
     is_proved: bool,
     /// A segment's bytes on their way from the ring into a frame.
@@ -78,6 +82,8 @@ impl Carried {
             queued,
             pace: Pace::default(),
             has_arrived: false,
+            patience: patience(&kept),
+            active_at: now,
             is_proved: false,
             scratch: Vec::new(),
         };
@@ -145,7 +151,7 @@ impl Carried {
             Verdict::Discarded(_) => return Err(Cause::Stranger),
             Verdict::Returned(why) => return Err(Cause::Segment(why)),
         };
-        self.is_proved = true;
+        (self.is_proved, self.active_at) = (true, now);
         if arrived.acknowledged > 0 {
             self.acknowledged(arrived.acknowledged as usize)?;
         }
@@ -187,9 +193,12 @@ impl Carried {
             if frames.space() == 0 {
                 return Ok(false);
             }
-            let Self { program, connection, record, queued, pace, scratch, .. } = self;
+            let Self { program, connection, record, queued, pace, scratch, active_at, .. } = self;
             let Progress { snd_una: una, rcv_nxt, .. } = connection.saved().progress;
-            let Some(departure) = connection.next(positions, now).map_err(Cause::Segment)? else { return Ok(true) };
+            let Some(departure) = connection.next(positions, now).map_err(Cause::Segment)? else {
+                return if now < *active_at + self.patience { Ok(true) } else { Err(Cause::Idle) };
+            };
+            *active_at = now;
             let outgoing = departure.commit(&mut Store { program, record, rcv_nxt });
             let payload = outgoing.payload();
             pace.note(Way::Out, payload.len);
@@ -226,8 +235,9 @@ impl Carried {
     }
 
     /// When [`Carried::send`] is due at the latest.
-    pub fn deadline(&self) -> Option<u64> {
-        self.connection.deadline()
+    pub fn deadline(&self) -> u64 {
+        let idle = self.active_at + self.patience;
+        self.connection.deadline().map_or(idle, |deadline| deadline.min(idle))
     }
 
     /// Gives the connection back to the kernel, with everything that is unacknowledged or unread. After an error of
@@ -243,6 +253,15 @@ impl Carried {
     pub fn into_parts(self) -> (Program, Record) {
         (self.program, self.record)
     }
+}
+
+/// Longest time without news. The kernel sends keepalive probes, and notices if the peer is gone.
+const IDLE: u64 = 60_000_000;
+
+/// A program that has asked for keepalive probes after a shorter time hears of a peer that is gone half of that time late at most.
+fn patience(kept: &Kept) -> u64 {
+    let probed = kept.state.saved.keepalive.map(|keepalive| u64::from(keepalive.idle) * 1_000_000 / 2);
+    probed.map_or(IDLE, |probed| probed.min(IDLE))
 }
 
 /// Writes the segment into a frame, which is there.

@@ -63,6 +63,9 @@ pub enum Cause {
     /// The kernel carries bulk better.
     #[error("its messages are long")]
     Bulk,
+    /// Nothing has come or gone for a while.
+    #[error("it is idle: the kernel watches over it")]
+    Idle,
     /// Another connection has the same addresses and ports.
     #[error("another connection, in another network namespace, has the same addresses and ports")]
     Twice,
@@ -86,6 +89,7 @@ impl Cause {
             Cause::Segment(_) | Cause::Packet(_) => Reason::Irregular,
             Cause::Wanted | Cause::LeftRings => Reason::SocketNeeded,
             Cause::Bulk => Reason::Bulk,
+            Cause::Idle => Reason::Idle,
             Cause::Left => Reason::PeerClosing,
             Cause::Violation(_) => Reason::BrokenPeer,
             Cause::Slow | Cause::Busy => Reason::NotEntered,
@@ -106,6 +110,7 @@ impl Cause {
             | Cause::Wanted
             | Cause::LeftRings
             | Cause::Bulk
+            | Cause::Idle
             | Cause::Slow
             | Cause::Busy
             | Cause::Path

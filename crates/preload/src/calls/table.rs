@@ -49,6 +49,8 @@ macro_rules! table {
     accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int = sockets::accept, raw SYS_accept;
     accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int = sockets::accept4, raw SYS_accept4;
     shutdown(fd: c_int, how: c_int) -> c_int = sockets::shutdown, raw SYS_shutdown;
+    getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int = names::getsockname, raw SYS_getsockname;
+    getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int = names::getpeername, raw SYS_getpeername;
     getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int = sockets::getsockopt, raw SYS_getsockopt;
     setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int = sockets::setsockopt, raw SYS_setsockopt;
 

@@ -3,6 +3,7 @@
 pub mod fds;
 pub mod files;
 pub mod msg;
+pub mod names;
 pub mod poll;
 pub mod processes;
 pub mod rw;

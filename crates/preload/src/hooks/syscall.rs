@@ -1,7 +1,7 @@
 //! The libc function syscall(), through which some programs make calls that concern us. Each goes to the hook of the same name,
 //! or to a hook of its own where the kernel's call differs from libc's. All others go to libc unchanged.
 
-use super::{fds, files, msg, poll, processes, rw, signals, sockets, time};
+use super::{fds, files, msg, names, poll, processes, rw, signals, sockets, time};
 use crate::handlers::as_ignored;
 use crate::{exec, next, thread, uring};
 use core::ffi::{c_int, c_long, c_ulong, c_void};
@@ -56,6 +56,8 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
             libc::SYS_accept => c_long::from(sockets::accept(fd, at(b), at(c))),
             libc::SYS_accept4 => c_long::from(sockets::accept4(fd, at(b), at(c), d as c_int)),
             libc::SYS_shutdown => c_long::from(sockets::shutdown(fd, b as c_int)),
+            libc::SYS_getsockname => c_long::from(names::getsockname(fd, at(b), at(c))),
+            libc::SYS_getpeername => c_long::from(names::getpeername(fd, at(b), at(c))),
             libc::SYS_getsockopt => c_long::from(sockets::getsockopt(fd, b as c_int, c as c_int, at(d), at(e))),
             libc::SYS_setsockopt => c_long::from(sockets::setsockopt(fd, b as c_int, c as c_int, at(d), e as u32)),
 

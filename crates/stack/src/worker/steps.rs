@@ -62,7 +62,7 @@ impl Worker {
                 if !sent? {
                     self.due.insert(id);
                 }
-                self.timers.set(id, carried.deadline());
+                self.timers.set(id, Some(carried.deadline()));
                 return Ok(());
             }
             Stage::Assigned(program, _, from) => {

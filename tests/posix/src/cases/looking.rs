@@ -1,6 +1,8 @@
 //! Questions about a connection: queued bytes, the peer's address, options, state.
 
 use libc::{IPPROTO_TCP, SOL_SOCKET, c_int};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::case::{Case, case};
 use crate::link;
@@ -16,6 +18,7 @@ pub const CASES: &[Case] = &[
     case("looking.siocoutq_and_fionread_add_up", add_up).bulk(),
     case("looking.names_are_the_real_ones_v4", || names(V4)),
     case("looking.names_are_the_real_ones_v6", || names(V6)),
+    case("looking.names_stay_while_bytes_stream", names_in_stream).bulk(),
     case("looking.options_read_back", options),
     case("looking.tcp_info_says_established", tcp_info),
     case("looking.tcp_info_follows_the_end", tcp_info_end),
@@ -93,6 +96,25 @@ fn names(family: Family) {
     assert!(net::getpeername(a.fd()).is_ok(), "half closed is still connected");
     let fresh = net::socket(family, 0);
     assert_eq!(net::getpeername(fresh).err(), Some(ENOTCONN));
+}
+
+/// Whatever carries the bytes meanwhile, and however often that changes.
+fn names_in_stream() {
+    let (mut end, mut peer) = link::client(V4);
+    let fd = end.fd();
+    let both = move || (net::getsockname(fd).bytes().to_vec(), net::getpeername(fd).map(|addr| addr.bytes().to_vec()));
+    let (first, is_over) = (both(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                assert_eq!(both(), first);
+            }
+        });
+        peer.start("mixed", &[1 << 20, 0, 9000, 2]);
+        end.recv(1 << 20);
+        is_over.store(true, Relaxed);
+    });
+    peer.finish();
 }
 
 fn options() {
