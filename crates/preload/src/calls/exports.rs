@@ -1,7 +1,7 @@
 //! The exported functions, which the dynamic linker finds before libc's: each call of the table leads to its hook.
 
 use super::table::table;
-use crate::hooks::{fds, files, msg, poll, processes, rw, signals, sockets, syscall};
+use crate::hooks::{fds, files, msg, names, poll, processes, rw, signals, sockets, syscall};
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use libc::{epoll_event, fd_set, iovec, mmsghdr, msghdr, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr};
 use libc::{socklen_t, ssize_t, timespec, timeval};
