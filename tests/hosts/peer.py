@@ -6,7 +6,7 @@
               [--keepalive SECONDS [--rest SECONDS | --gone]]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
-all connections together took.
+all connections together took, and that the `slowest` exchange of each took.
 """
 
 import argparse
@@ -72,6 +72,7 @@ class Client:
         self.args = args
         self.bytes = 0
         self.seconds = 0
+        self.slowest = {}
         self.wrong = []
         self.lock = threading.Lock()
 
@@ -107,7 +108,9 @@ class Client:
 
     def exchanges(self, connection, chosen, number):
         for round_number in range(self.args.rounds):
+            began = time.monotonic()
             self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
+            self.slowest[number] = max(self.slowest.get(number, 0), time.monotonic() - began)
             time.sleep(self.args.pause / 1000)
 
     def wait_for_silence(self, connection):
@@ -164,7 +167,7 @@ class Client:
             thread.start()
         for thread in threads:
             thread.join()
-        print(json.dumps({"bytes": self.bytes, "wrong": self.wrong, "seconds": self.seconds}))
+        print(json.dumps({"bytes": self.bytes, "wrong": self.wrong, "seconds": self.seconds, "slowest": [*self.slowest.values()]}))
 
 
 def main():
