@@ -195,12 +195,19 @@ pub enum Carrier {
     Stack,
 }
 
-impl fmt::Display for Carrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Carrier {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
             Carrier::Kernel => "kernel",
             Carrier::Ring => "ring",
             Carrier::Stack => "stack",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

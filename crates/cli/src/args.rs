@@ -120,12 +120,15 @@ pub struct Run {
 /// Show processes, links, connections, the carrier of each direction, and reasons
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  sidestep status\n  sidestep status --json | jq '.connections[].directions[].carrier'"
+    after_help = "Examples:\n  sidestep status\n  sidestep status --json | jq '.connections[].directions[].carrier'\n  sidestep status --metrics > /var/lib/node_exporter/sidestep.prom"
 )]
 pub struct Status {
     /// Print JSON with stable field names
     #[arg(long)]
     pub json: bool,
+    /// Print metrics in the text format of Prometheus
+    #[arg(long, conflicts_with = "json")]
+    pub metrics: bool,
     #[command(flatten)]
     pub broker: Broker,
 }

@@ -12,6 +12,7 @@ mod help;
 mod hold;
 mod lab;
 mod locate;
+mod metrics;
 mod policy;
 mod reasons;
 mod run;

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args;
+use crate::metrics;
 use crate::reasons::meaning;
 use crate::table::{Table, bytes};
 use sidestep_broker::client::Operator;
@@ -13,6 +14,8 @@ pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
     let status = operator.status().map_err(Failure::new)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status).map_err(Failure::new)?);
+    } else if args.metrics {
+        print!("{}", metrics::text(&status));
     } else {
         print!("{}", text(&status));
     }

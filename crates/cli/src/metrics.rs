@@ -1,0 +1,131 @@
+//! `sidestep status --metrics`: what the broker knows, in the text format of Prometheus.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use sidestep_broker::status::{Carrier, Stack, Status, Totals};
+
+/// Values by one label. A metric without a label has one value, whose label is `NONE`.
+type Values<'a> = Vec<(&'a str, u64)>;
+type Labels = Vec<(&'static str, String)>;
+
+struct Metrics(Registry);
+
+pub fn text(status: &Status) -> String {
+    let mut metrics = Metrics(Registry::with_prefix("sidestep"));
+    metrics.broker(status);
+    metrics.totals(&status.totals);
+    metrics.stack(&status.stack);
+    let mut text = String::new();
+    encode(&mut text, &metrics.0).expect("writing to a String cannot fail");
+    text
+}
+
+impl Metrics {
+    fn broker(&mut self, status: &Status) {
+        let version = env!("CARGO_PKG_VERSION");
+        self.gauge("build_info", "The version of this program", "version", vec![(version, 1)]);
+        self.gauge("processes", "Processes that have joined", NONE, one(status.processes.len() as u64));
+        self.gauge("links", "Pairs of processes that share memory", NONE, one(status.links.len() as u64));
+        let memory = status.links.iter().map(|link| link.memory_bytes).sum();
+        self.gauge("link_memory_bytes", "Memory of links that is in use", NONE, one(memory));
+        let ways = [Carrier::Kernel, Carrier::Ring, Carrier::Stack].map(|carrier| {
+            let directions = status.connections.iter().flat_map(|connection| &connection.directions);
+            (carrier.name(), directions.filter(|direction| direction.carrier == carrier).count() as u64)
+        });
+        self.gauge("directions", "Directions of connections that have a slot", "carrier", ways.to_vec());
+        let waiting = "Connections on the kernel that wait for their other end";
+        self.gauge("waiting_connections", waiting, NONE, one(status.waiting_offers));
+        self.gauge("held", "Whether everything is detached", NONE, one(status.hold.into()));
+        let reasons = status.reasons.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        self.counter("reasons", "Why connections stayed on the kernel, or went back to it", "reason", reasons);
+        let refused = status.refused.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        self.counter("refused", "What the broker has refused", "reason", refused);
+    }
+
+    /// A program's bytes by the stack go by ring to it.
+    fn totals(&mut self, totals: &Totals) {
+        self.counter("connections", "TCP connections that programs have made", NONE, one(totals.seen));
+        let upgraded = "Connections of which a direction went by ring";
+        self.counter("connections_upgraded", upgraded, NONE, one(totals.upgraded));
+        let returned = "Connections that came back to the kernel before their end";
+        self.counter("connections_returned", returned, NONE, one(totals.returned));
+        let Totals { ring_rx, kernel_rx, ring_tx, kernel_tx, .. } = *totals;
+        let received = vec![(Carrier::Ring.name(), ring_rx), (Carrier::Kernel.name(), kernel_rx)];
+        self.counter("received_bytes", "Bytes that programs have received", "carrier", received);
+        let sent = vec![(Carrier::Ring.name(), ring_tx), (Carrier::Kernel.name(), kernel_tx)];
+        self.counter("sent_bytes", "Bytes that programs have sent", "carrier", sent);
+    }
+
+    fn stack(&mut self, stack: &Stack) {
+        let Stack { pid, carries, totals, reasons } = stack;
+        self.gauge("stack_up", "Whether there is a stack", NONE, one(pid.is_some().into()));
+        self.gauge("stack_connections", "Connections that the stack carries", NONE, one(*carries));
+        self.counter("stack_taken", "Times that the stack has taken a connection", NONE, one(totals.upgraded));
+        self.counter("stack_given_back", "Times that it has given one back", NONE, one(totals.returned));
+        let bytes = vec![("from-programs", totals.ring_rx), ("to-programs", totals.ring_tx)];
+        self.counter("stack_bytes", "Bytes that the stack has carried", "direction", bytes);
+        let reasons = reasons.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        self.counter("stack_reasons", "Why the stack has not taken connections, or has given them back", "reason", reasons);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, label: &'static str, values: Values) {
+        let family = Family::<Labels, Gauge>::default();
+        for (value, number) in values {
+            family.get_or_create(&labels(label, value)).set(number as i64);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, label: &'static str, values: Values) {
+        let family = Family::<Labels, Counter>::default();
+        for (value, number) in values {
+            family.get_or_create(&labels(label, value)).inc_by(number);
+        }
+        self.0.register(name, help, family);
+    }
+}
+
+const NONE: &str = "";
+
+fn one<'a>(value: u64) -> Values<'a> {
+    vec![(NONE, value)]
+}
+
+fn labels(label: &'static str, value: &str) -> Labels {
+    if label == NONE { Labels::new() } else { vec![(label, value.to_owned())] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_broker::status::{Connection, Direction};
+
+    #[test]
+    fn carriers_reasons_and_the_stack_are_told() {
+        let way = |carrier| Direction { carrier, ..Direction::default() };
+        let directions = [way(Carrier::Stack), way(Carrier::Kernel)];
+        let status = Status {
+            connections: vec![Connection { directions, ..Connection::default() }],
+            totals: Totals { seen: 5, ring_rx: 70, ..Totals::default() },
+            reasons: [("loss".to_owned(), 3)].into(),
+            stack: Stack { pid: Some(1), carries: 1, ..Stack::default() },
+            ..Status::default()
+        };
+        let text = text(&status);
+        for line in [
+            "sidestep_directions{carrier=\"stack\"} 1",
+            "sidestep_directions{carrier=\"ring\"} 0",
+            "sidestep_connections_total 5",
+            "sidestep_received_bytes_total{carrier=\"ring\"} 70",
+            "sidestep_reasons_total{reason=\"loss\"} 3",
+            "sidestep_stack_up 1",
+            "sidestep_stack_connections 1",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+        }
+    }
+}
