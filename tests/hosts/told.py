@@ -42,6 +42,9 @@ def connections_by_the_stack(hosts, seed):
         must(stack["pid"] == server.stack.pid and stack["carries"] >= 4 and stack["upgraded"] >= 4, stack)
         must(f"Stack: pid {stack['pid']}, carries {stack['carries']} connections" in server.command("status"), stack)
         until(lambda: server.status()["stack"]["ring_tx"] > 0, "bytes by the stack", 10)
+        metrics = dict(line.rsplit(" ", 1) for line in server.command("status", "--metrics").splitlines() if not line.startswith("#"))
+        must(int(metrics["sidestep_stack_connections"]) >= 4 and int(metrics['sidestep_directions{carrier="stack"}']) >= 8, metrics)
+        must(int(metrics['sidestep_stack_bytes_total{direction="to-programs"}']) > 0, metrics)
         connections = explained(server, pid)["connections"]
         must(all(one["carriers"] == ["stack", "stack"] and "to another host" in one["why"] for one in connections), connections)
         one = connections[0]["name"]
