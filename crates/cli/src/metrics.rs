@@ -1,10 +1,12 @@
 //! `sidestep status --metrics`: what the broker knows, in the text format of Prometheus.
 
+use prometheus_client::encoding::EncodeMetric;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use sidestep_broker::status::{Carrier, Stack, Status, Totals};
 
 /// Values by one label. A metric without a label has one value, whose label is `NONE`.
@@ -72,17 +74,25 @@ impl Metrics {
     }
 
     fn gauge(&mut self, name: &str, help: &str, label: &'static str, values: Values) {
-        let family = Family::<Labels, Gauge>::default();
-        for (value, number) in values {
-            family.get_or_create(&labels(label, value)).set(number as i64);
-        }
-        self.0.register(name, help, family);
+        self.family(name, help, label, values, |gauge: &Gauge, value| drop(gauge.set(value as i64)));
     }
 
     fn counter(&mut self, name: &str, help: &str, label: &'static str, values: Values) {
-        let family = Family::<Labels, Counter>::default();
+        self.family(name, help, label, values, |counter: &Counter, value| drop(counter.inc_by(value)));
+    }
+
+    fn family<M>(&mut self, name: &str, help: &str, label: &'static str, values: Values, set: impl Fn(&M, u64))
+    where
+        M: Default + Clone + Metric + EncodeMetric + TypedMetric,
+    {
+        if let [(NONE, value)] = values[..] {
+            let metric = M::default();
+            set(&metric, value);
+            return self.0.register(name, help, metric);
+        }
+        let family = Family::<Labels, M>::default();
         for (value, number) in values {
-            family.get_or_create(&labels(label, value)).inc_by(number);
+            set(&family.get_or_create(&vec![(label, value.to_owned())]), number);
         }
         self.0.register(name, help, family);
     }
@@ -92,10 +102,6 @@ const NONE: &str = "";
 
 fn one<'a>(value: u64) -> Values<'a> {
     vec![(NONE, value)]
-}
-
-fn labels(label: &'static str, value: &str) -> Labels {
-    if label == NONE { Labels::new() } else { vec![(label, value.to_owned())] }
 }
 
 #[cfg(test)]

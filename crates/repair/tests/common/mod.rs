@@ -108,13 +108,17 @@ impl Wire {
         }
     }
 
-    /// Drops all TCP packets that come to the near namespace, before the kernel's TCP sees them.
+    /// Drops all TCP packets that come to the near namespace, before the kernel's TCP sees them. Returns when none is on its way that
+    /// had passed before, as a take demands of its caller.
     pub fn close(&self) {
         let rules = format!(
             "table inet gate {{ chain in {{ type filter hook prerouting priority -300; \
              iifname \"{DEVICE}\" meta l4proto tcp drop; }}; }}"
         );
         self.nft(&rules);
+        // SAFETY: no pointers.
+        let waited = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+        assert_eq!(waited, 0, "an RCU grace period, within which each packet is processed");
     }
 
     /// Lets them pass again.
