@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::hosts::{self, Side};
-use crate::sys::{Fd, bare, net};
+use crate::sys::{Fd, bare, fds, net};
 
 /// The stack needs packets of a connection, then a grace period of 10 to 150 ms, and then calls of the program. So a program whose
 /// rounds last so long makes some in each step; and enough of them for a slow machine.
@@ -19,10 +19,18 @@ impl Awaited {
         Awaited(ends.iter().copied().filter(|&end| is_awaited(end)).collect())
     }
 
-    /// Ends a round: waits, unless the stack carries all ends.
+    /// Ends a round: waits, unless the stack carries all ends. Meanwhile the program looks at each, and so enters its ring: a thread
+    /// with both ends of a connection would else wait at one for what the other has written on its way into the ring.
     pub fn rest(&self) {
         let began = Instant::now();
-        while self.0.iter().any(|&end| !is_carried(end)) && began.elapsed() < ROUND {
+        while began.elapsed() < ROUND {
+            let waiting: Vec<Fd> = self.0.iter().copied().filter(|&end| !is_carried(end)).collect();
+            if waiting.is_empty() {
+                return;
+            }
+            for end in waiting {
+                fds::unread(end);
+            }
             std::thread::sleep(Duration::from_micros(200));
         }
     }
