@@ -70,15 +70,24 @@ impl Metrics {
         let bytes = vec![("from-programs", totals.ring_rx), ("to-programs", totals.ring_tx)];
         self.counter("stack_bytes", "Bytes that the stack has carried", "direction", bytes);
         let reasons = reasons.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-        self.counter("stack_reasons", "Why the stack has not taken connections, or has given them back", "reason", reasons);
+        self.counter(
+            "stack_reasons",
+            "Why the stack has not taken connections, or has given them back",
+            "reason",
+            reasons,
+        );
     }
 
     fn gauge(&mut self, name: &str, help: &str, label: &'static str, values: Values) {
-        self.family(name, help, label, values, |gauge: &Gauge, value| drop(gauge.set(value as i64)));
+        self.family(name, help, label, values, |gauge: &Gauge, value| {
+            gauge.set(value as i64);
+        });
     }
 
     fn counter(&mut self, name: &str, help: &str, label: &'static str, values: Values) {
-        self.family(name, help, label, values, |counter: &Counter, value| drop(counter.inc_by(value)));
+        self.family(name, help, label, values, |counter: &Counter, value| {
+            counter.inc_by(value);
+        });
     }
 
     fn family<M>(&mut self, name: &str, help: &str, label: &'static str, values: Values, set: impl Fn(&M, u64))
