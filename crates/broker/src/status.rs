@@ -42,6 +42,23 @@ pub struct Status {
     /// join; and as `broken-peer` processes that violated the protocol.
     #[serde(default)]
     pub refused: Reasons,
+    /// Users whose connections to each other stay on the kernel, since they may not share memory: at most [`Strangers::MOST`] pairs.
+    #[serde(default)]
+    pub strangers: Vec<Strangers>,
+}
+
+/// Two users that may not share memory, and have connections to each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strangers {
+    /// Their numbers, in ascending order.
+    pub uids: [u32; 2],
+    /// Connections that were refused for that.
+    pub connections: u64,
+}
+
+impl Strangers {
+    /// Users decide how many pairs there are. Any more are counted as `user-pair` only.
+    pub const MOST: usize = 64;
 }
 
 /// A connection that waits for its other end, here or by the stack.

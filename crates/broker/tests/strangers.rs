@@ -10,6 +10,7 @@ use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::{Reason, VERSION};
 use sidestep_broker::broker::Settings;
 use sidestep_broker::listen::Address;
+use sidestep_broker::status::Strangers;
 use sidestep_broker::trust::Trust;
 use sidestep_broker::wire;
 use sidestep_testkit::Namespace;
@@ -68,6 +69,7 @@ fn another_user_gets_no_memory_from_a_broker_of_root() {
         as_nobody("another_user_gets_no_memory_from_a_broker_of_root", &broker, port);
     });
     assert_eq!(refused(&broker, Reason::UserPair), 2, "each end once");
+    assert_eq!(broker.status().strangers, [Strangers { uids: [0, NOBODY], connections: 1 }]);
     assert_eq!(broker.status().connections.len(), 1, "the honest one");
     drop(honest);
 }

@@ -3,14 +3,16 @@
 use crate::Failure;
 use crate::args::Run;
 use crate::daemon::{self, StartError};
+use crate::doctor;
 use crate::locate::{self, LocateError};
 use sidestep_abi::env;
 use sidestep_broker::config::Config;
 use sidestep_broker::listen::{Address, AddressError};
 use sidestep_broker::settings::{IoUring, RingSize, SettingError, Spin, UpgradeAfter};
+use sidestep_broker::trust::Rules;
 use sidestep_error::chain;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -49,8 +51,20 @@ pub fn run(args: &Run) -> Result<ExitCode, Failure> {
         let (config, file) = find_config(args.config.as_deref())?;
         set_variables(&mut command, args, &config)?;
         prepare(&mut command, file.as_deref());
+        if config.rules == Rules::default() {
+            hint(Path::new(program));
+        }
     }
     Err(cannot_execute(program, command.exec()))
+}
+
+/// Tells a person about workers that may not share memory with other programs. A log has no use for that.
+fn hint(program: &Path) {
+    if io::stderr().is_terminal()
+        && let Some(advice) = doctor::users_of(program)
+    {
+        eprintln!("sidestep: hint: {}: {advice}", program.display());
+    }
 }
 
 /// Adds library and broker. If one is missing, a line says so, and the program runs all the same.

@@ -6,7 +6,7 @@ use crate::metrics;
 use crate::reasons::meaning;
 use crate::table::{Table, bytes};
 use sidestep_broker::client::Operator;
-use sidestep_broker::status::{Connection, Direction, Link, Process, Reasons, Stack, Status};
+use sidestep_broker::status::{Connection, Direction, Link, Process, Reasons, Stack, Status, Strangers};
 use std::process::ExitCode;
 
 pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
@@ -34,7 +34,19 @@ fn text(status: &Status) -> String {
     out += &section("Links", links(&status.links), status.links.len());
     out += &section("Connections", connections(&status.connections), status.connections.len());
     out += &section("Stayed on the kernel, or went back to it", reasons(&status.reasons), status.reasons.len());
+    out += &strangers(&status.strangers, status.pid);
     out
+}
+
+/// What the operator can write so that users share memory.
+fn strangers(pairs: &[Strangers], broker: u32) -> String {
+    let line = |Strangers { uids: [one, other], connections }: &Strangers| {
+        format!(
+            "\n{connections} connections between the users {one} and {other} stayed on the kernel, since these may not share memory. \
+             If they are to, write `allow = [{{uids = [{one}, {other}]}}]` into /etc/sidestep/config.toml, and `kill -HUP {broker}`\n"
+        )
+    };
+    pairs.iter().map(line).collect()
 }
 
 /// Nothing where there has been none.

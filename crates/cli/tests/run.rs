@@ -256,6 +256,30 @@ fn something_else_at_the_brokers_address_is_not_a_broker() {
     taker.join().expect("it ends");
 }
 
+/// At a terminal, and nowhere else.
+#[test]
+fn a_person_is_told_of_workers_of_another_user() {
+    assert!(rustix::process::geteuid().is_root(), "this test needs root");
+    let sandbox = Sandbox::new();
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let server = directory.path().join("nginx");
+    std::os::unix::fs::symlink("/bin/true", &server).expect("symlink");
+    let server = server.to_str().expect("a path");
+    assert_eq!(sandbox.run(&["run", server]).err, "");
+    let run = sandbox.command(&["run", server]);
+    let words: Vec<_> = std::iter::once(run.get_program()).chain(run.get_args()).map(|it| it.to_string_lossy()).collect();
+    let mut at_a_terminal = std::process::Command::new("script");
+    at_a_terminal.args(["-qec", &words.join(" "), "/dev/null"]);
+    for (name, value) in run.get_envs() {
+        match value {
+            Some(value) => at_a_terminal.env(name, value),
+            None => at_a_terminal.env_remove(name),
+        };
+    }
+    let said = Said::from(at_a_terminal.output().expect("script(1)"));
+    assert!(said.out.contains("sidestep: hint: ") && said.out.contains("allow = [{uids ="), "{}", said.out);
+}
+
 #[test]
 fn many_at_once_share_one_broker() {
     let sandbox = Sandbox::new();

@@ -98,6 +98,8 @@ pub struct Broker {
     gone: (Totals, Reasons),
     /// Number of refusals since the start, by reason.
     refused: Reasons,
+    /// Number of connections between users that may not share memory.
+    strangers: BTreeMap<[u32; 2], u64>,
     /// Processes for which the broker stays, by their number in the poller.
     stays: HashMap<u64, OwnedFd>,
     /// Processes that the broker has hung up on and that may live, by number in the poller.
@@ -139,6 +141,7 @@ impl Broker {
             any_hold: false,
             gone: Default::default(),
             refused: Reasons::new(),
+            strangers: BTreeMap::new(),
             stays: HashMap::new(),
             cut_off: BTreeMap::new(),
             stack: Stack::default(),

@@ -185,6 +185,9 @@ impl Broker {
             Verdict::Refused(reason, others) => {
                 self.refuse(offer.ticket, reason);
                 for other in others {
+                    if let Some(conn) = self.conns.get(&other.member).filter(|_| reason == Reason::UserPair) {
+                        self.note_strangers([offer.who.uid, conn.peer.uid]);
+                    }
                     self.waiting.remove(&other);
                     self.refuse(other, reason);
                 }

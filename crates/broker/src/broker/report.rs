@@ -5,7 +5,7 @@ use super::conn::{Conn, Member, Role};
 use crate::link::{Connection, Link};
 use crate::matching::Offer;
 use crate::outbox::Attached;
-use crate::status::{self, Carrier, Direction, Reasons, Status, Totals};
+use crate::status::{self, Carrier, Direction, Reasons, Status, Strangers, Totals};
 use rustix::fd::OwnedFd;
 use rustix::fs::MemfdFlags;
 use sidestep_abi::msg::{Kind, Msg};
@@ -57,6 +57,7 @@ impl Broker {
             totals,
             reasons,
             refused: self.refused.clone(),
+            strangers: self.strangers.iter().map(|(&uids, &connections)| Strangers { uids, connections }).collect(),
         }
     }
 
@@ -79,6 +80,14 @@ impl Broker {
             remote: offer.facts.remote.to_string(),
             passive: offer.passive,
             declined: pending.and_then(|pending| pending.declined).map(|reason| reason.name().into()),
+        }
+    }
+
+    /// These users' connection stays on the kernel.
+    pub(super) fn note_strangers(&mut self, mut uids: [u32; 2]) {
+        uids.sort_unstable();
+        if self.strangers.contains_key(&uids) || self.strangers.len() < Strangers::MOST {
+            *self.strangers.entry(uids).or_default() += 1;
         }
     }
 

@@ -12,6 +12,7 @@ use crate::Failure;
 use crate::args::Doctor;
 use crate::table::Table;
 use serde::Serialize;
+use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -54,6 +55,13 @@ struct Report {
     machine: Vec<Check>,
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<Vec<Check>>,
+}
+
+/// What keeps the program's workers from sharing memory with programs of the user who starts it, and what helps. None: nothing that
+/// is known.
+pub fn users_of(program: &Path) -> Option<String> {
+    let check = users::check(program, rustix::process::geteuid().as_raw(), Path::new("/"));
+    check.advice.map(|advice| format!("{}; {advice}", check.found))
 }
 
 pub fn doctor(args: &Doctor) -> Result<ExitCode, Failure> {
