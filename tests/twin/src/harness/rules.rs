@@ -110,7 +110,7 @@ pub const RULES: &[Rule] = &[
         sentence: "The connection was switched by the test aid `SIDESTEP_FLIP`.",
         ends: false,
         // The send goes in parts, the first of which may go before the peer's reset is known.
-        holds: |c| c.mode.flips && sent(c.plain) > sent(c.line) && sent(c.line) > 0,
+        holds: |c| c.mode.flips && sent(c, c.plain) > sent(c, c.line) && sent(c, c.line) > 0,
     },
     Rule {
         name: "flip-part-received",
@@ -129,9 +129,12 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// Number of bytes that a sending call has taken; its line has nothing but a number.
-fn sent(line: &Line) -> i64 {
-    line.text.parse().unwrap_or(0)
+/// Number of bytes that a sending call has taken; its line has nothing but a number, or the number of one message.
+fn sent(c: &Context, line: &Line) -> i64 {
+    let act = c.steps.get(line.step).map(|step| &step.act);
+    let is_message = matches!(act, Some(Act::Call(call)) if call.name == "sendmmsg");
+    let text = line.text.strip_prefix("1, message of ").filter(|_| is_message).unwrap_or(&line.text);
+    text.parse().unwrap_or(0)
 }
 
 /// Number of bytes that a receiving call has returned.
