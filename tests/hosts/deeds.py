@@ -30,7 +30,10 @@ def kill_keeper(host):
 def kill_keeper_and_worker(host, chosen):
     """In either order. The standby gives everything back, and ends. Returns how many connections that were."""
     stack, family = host.stack, host.stack_children()
-    for pid in chosen.sample([host.worker(), stack.pid], 2):
+    both = [host.worker(), stack.pid]
+    for pid in both:
+        os.kill(pid, signal.SIGSTOP)  # neither has time to do the other's work
+    for pid in chosen.sample(both, 2):
         os.kill(pid, signal.SIGKILL)
     stack_has_ended(host, family)
     said = re.search(r"the standby has given (\d+) connections back", stack.output())
