@@ -267,7 +267,8 @@ fn a_person_is_told_of_workers_of_another_user() {
     let server = server.to_str().expect("a path");
     assert_eq!(sandbox.run(&["run", server]).err, "");
     let run = sandbox.command(&["run", server]);
-    let words: Vec<_> = std::iter::once(run.get_program()).chain(run.get_args()).map(|it| it.to_string_lossy()).collect();
+    let words: Vec<_> =
+        std::iter::once(run.get_program()).chain(run.get_args()).map(|it| it.to_string_lossy()).collect();
     let mut at_a_terminal = std::process::Command::new("script");
     at_a_terminal.args(["-qec", &words.join(" "), "/dev/null"]);
     for (name, value) in run.get_envs() {
