@@ -20,7 +20,7 @@ demo:
 
 # wrk on one host and nginx on another (two network namespaces), by the kernel and by the stack. Needs root; three minutes.
 demo-hosts:
-	tools/install-deps demo
+	tools/install-deps demo-hosts
 	cargo build --release
 	cargo build --release -p sidestep-stack
 	mkdir -p target/demo
