@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
-use sidestep_broker::status::{Carrier, Stack, Status, Totals};
+use sidestep_broker::status::{Carrier, Reasons, Stack, Status, Totals};
 
 /// Values by one label. A metric without a label has one value, whose label is `NONE`.
 type Values<'a> = Vec<(&'a str, u64)>;
@@ -41,9 +41,9 @@ impl Metrics {
         let waiting = "Connections on the kernel that wait for their other end";
         self.gauge("waiting_connections", waiting, NONE, one(status.waiting_offers));
         self.gauge("held", "Whether everything is detached", NONE, one(status.hold.into()));
-        let reasons = status.reasons.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        let reasons = by_reason(&status.reasons);
         self.counter("reasons", "Why connections stayed on the kernel, or went back to it", "reason", reasons);
-        let refused = status.refused.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        let refused = by_reason(&status.refused);
         self.counter("refused", "What the broker has refused", "reason", refused);
     }
 
@@ -69,7 +69,7 @@ impl Metrics {
         self.counter("stack_given_back", "Times that it has given one back", NONE, one(totals.returned));
         let bytes = vec![("from-programs", totals.ring_rx), ("to-programs", totals.ring_tx)];
         self.counter("stack_bytes", "Bytes that the stack has carried", "direction", bytes);
-        let reasons = reasons.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        let reasons = by_reason(reasons);
         self.counter(
             "stack_reasons",
             "Why the stack has not taken connections, or has given them back",
@@ -111,6 +111,10 @@ const NONE: &str = "";
 
 fn one<'a>(value: u64) -> Values<'a> {
     vec![(NONE, value)]
+}
+
+fn by_reason(reasons: &Reasons) -> Values<'_> {
+    reasons.iter().map(|(name, count)| (name.as_str(), *count)).collect()
 }
 
 #[cfg(test)]

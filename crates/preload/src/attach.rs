@@ -1,6 +1,7 @@
 //! Into a slot and back to the kernel: assignment, readiness, demotion.
 
 use crate::record::{self, Conn, flag};
+use crate::stream::peer;
 use crate::{arena, errno, handlers, link, settings, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
@@ -170,7 +171,7 @@ fn get_ready(index: u32, c: &Conn) -> bool {
     });
     // A peer process looks when it writes; the stack has nothing to write, and waits for this.
     if c.has(flag::STACK) && matches!(has_become_ready, Ok(true)) {
-        l.notify(c.slot.load(Relaxed) as usize, side::doorbells(&c.words().side[1 - c.my_side()]));
+        peer::notify(c);
     }
     true
 }

@@ -9,10 +9,6 @@ use core::ffi::c_int;
 use libc::{sockaddr, socklen_t};
 use sidestep_sys::clock;
 
-/// A give-back takes some ten microseconds, and longer if the stack dies on the way.
-const PATIENCE_US: u64 = 2_000_000;
-const LOOK_US: u64 = 10;
-
 pub unsafe fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
     // SAFETY: the program's own call.
     unsafe { named(fd, address, len, || next::getsockname(fd, address, len)) }
@@ -27,14 +23,14 @@ pub unsafe fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t
 unsafe fn named(fd: c_int, address: *const sockaddr, len: *mut socklen_t, ask: impl Fn() -> c_int) -> c_int {
     let carried = conn(fd).map(arena::conn).filter(|c| c.has(flag::STACK));
     let (Some(c), Ok(room)) = (carried, user::read(len)) else { return ask() };
-    let deadline = Deadline::after_ns(Some(PATIENCE_US * 1000));
+    let deadline = Deadline::after_ns(Some(parked::BACK_US * 1000));
     loop {
         let changes = parked::changes(c);
         let result = ask();
         if is_settled(c, changes) || is_connected(result, address, room) || deadline.has_passed() {
             return result;
         }
-        clock::nap_us(LOOK_US);
+        clock::nap_us(parked::LOOK_US);
         // SAFETY: the program's own place for the length. The kernel writes there, too.
         if unsafe { user::write(len, room) }.is_err() {
             return ask();

@@ -8,8 +8,9 @@ use sidestep_ring::slot::{self, Wish};
 use sidestep_sys::{clock, tcp};
 
 /// Longest wait for the stack, which gives a connection back within some ten microseconds. If it has died, nobody does.
-const BACK_US: u64 = 2_000_000;
-const LOOK_US: u64 = 10;
+pub const BACK_US: u64 = 2_000_000;
+/// Between two looks meanwhile.
+pub const LOOK_US: u64 = 10;
 /// Longest wait for the close of the stack's copy of a socket. Without it, the program's close is followed a moment later by the
 /// connection's end.
 const COPY_US: u64 = 200_000;
