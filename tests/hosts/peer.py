@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A server that answers with what it got, and a client that compares every byte.
+"""A server that answers with what it got (each piece N times, with --times N), and a client that compares every byte.
 
-  peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE]
+  peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE] [--times N]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
               [--keepalive SECONDS [--rest SECONDS | --gone]]
 
@@ -20,7 +20,7 @@ import time
 SIZES = [1, 7, 100, 128, 1000, 1447, 1448, 1449, 4000, 9000]
 
 
-def serve(address, port, option):
+def serve(address, port, option, times):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.create_server((address, port), family=family, backlog=512)
     listener.setblocking(False)
@@ -31,7 +31,7 @@ def serve(address, port, option):
         for key, events in selector.select():
             if key.fileobj is listener:
                 accept(listener, selector, unsent, option)
-            elif not echo(key.fileobj, events, selector, unsent):
+            elif not echo(key.fileobj, events, selector, unsent, times):
                 selector.unregister(key.fileobj)
                 del unsent[key.fileobj]
                 key.fileobj.close()
@@ -47,14 +47,14 @@ def accept(listener, selector, unsent, option):
     selector.register(connection, selectors.EVENT_READ)
 
 
-def echo(connection, events, selector, unsent):
+def echo(connection, events, selector, unsent, times):
     """False: the stream is over."""
     try:
         if events & selectors.EVENT_READ:
             got = connection.recv(65536)
             if not got:
                 return False
-            unsent[connection] += got
+            unsent[connection] += got * times
         if unsent[connection]:
             sent = connection.send(unsent[connection])
             unsent[connection] = unsent[connection][sent:]
@@ -95,7 +95,7 @@ class Client:
                     self.wait_for_silence(connection)
                     return
                 for number_of_bulk in range(self.args.bulk):
-                    self.exchange(connection, chosen.randbytes(40000), f"{number}.bulk{number_of_bulk}")
+                    self.exchange(connection, chosen.randbytes(40000 // self.args.times), f"{number}.bulk{number_of_bulk}")
                 if self.args.burst:
                     self.burst(connection, chosen.randbytes(self.args.burst), f"{number}.burst")
                 if connection.getpeername()[:2] != (self.args.address, self.args.port):
@@ -147,7 +147,7 @@ class Client:
 
     def exchange(self, connection, sent, where):
         connection.sendall(sent)
-        self.read_back(connection, sent, where)
+        self.read_back(connection, sent * self.args.times, where)
 
     def read_back(self, connection, sent, where):
         got = b""
@@ -179,7 +179,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")
-    parser.add_argument("--bulk", type=int, default=0, help="then so many messages of 40,000 bytes")
+    parser.add_argument("--bulk", type=int, default=0, help="then so many messages, each with an answer of 40,000 bytes")
+    parser.add_argument("--times", type=int, default=1, help="how many times an answer has what was sent")
     parser.add_argument("--option", type=lambda text: tuple(map(int, text.replace("=", ".").split("."))),
                         help="of each accepted socket: three numbers")
     parser.add_argument("--source", type=int, default=0, help="source port of the first connection; others have the next ones")
@@ -190,7 +191,7 @@ def main():
     parser.add_argument("--gone", action="store_true", help="then keepalive must tell that the peer is gone")
     args = parser.parse_args()
     if args.what == "serve":
-        serve(args.address, args.port, args.option)
+        serve(args.address, args.port, args.option, args.times)
     else:
         Client(args).run()
 

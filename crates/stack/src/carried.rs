@@ -60,7 +60,13 @@ impl Memory for Store<'_> {
 
 impl Carried {
     /// Takes the connection from the kernel. The program has entered both rings, and no packet reaches the socket.
-    pub fn take(mut program: Program, record: Record, subject: &Subject, now: u64) -> Result<Carried, Box<NotCarried>> {
+    pub fn take(
+        mut program: Program,
+        record: Record,
+        subject: &Subject,
+        pace: Pace,
+        now: u64,
+    ) -> Result<Carried, Box<NotCarried>> {
         let (connection, taken) = match Self::taken(&mut program, &record, subject, now) {
             Ok(both) => both,
             Err(cause) => return Err(Box::new(NotCarried::Kernel(Box::new(program), record, cause))),
@@ -80,7 +86,7 @@ impl Carried {
             record,
             kept,
             queued,
-            pace: Pace::default(),
+            pace,
             has_arrived: false,
             patience: patience(&kept),
             active_at: now,

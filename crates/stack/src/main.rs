@@ -45,6 +45,9 @@ struct Args {
     ring_size: u32,
     #[command(flatten)]
     choice: Choice,
+    /// Leave a connection to the kernel whose messages are longer than this on the average, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 8192)]
+    longest_message: u64,
     /// The processor that the worker runs on; by default any
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
@@ -164,6 +167,7 @@ impl Args {
     fn of_worker(&self) -> Vec<String> {
         let wait = self.wait.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         let mut arguments = vec!["--wait".into(), wait, "--ring-size".into(), self.ring_size.to_string()];
+        arguments.extend(["--longest-message".into(), self.longest_message.to_string()]);
         arguments.extend(["--pause".into(), self.pause.to_string()]);
         arguments.extend(self.choice.arguments());
         arguments.extend(self.cpu.iter().flat_map(|cpu| ["--cpu".into(), cpu.to_string()]));
@@ -272,8 +276,9 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
         let only = processor(cpu).ok_or(Error::Cpu(cpu))?;
         sched_setaffinity(None, &only).map_err(|_| Error::Cpu(cpu))?;
     }
-    let Args { ring_size, wait, verbose, .. } = *args;
-    let settings = Settings { ring_size, wait, choice: args.choice.clone(), pause: args.pause * 1000, verbose };
+    let Args { ring_size, wait, longest_message, verbose, .. } = *args;
+    let (choice, pause) = (args.choice.clone(), args.pause * 1000);
+    let settings = Settings { ring_size, wait, choice, longest_message, pause, verbose };
     let mut worker = Worker::new(given, settings)?;
     match worker.run() {
         Ok(totals) => {

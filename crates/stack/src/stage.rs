@@ -2,6 +2,7 @@
 
 use crate::carried::Carried;
 use crate::cause::Cause;
+use crate::pace::KernelPace;
 use crate::program::Program;
 use crate::record::Record;
 use crate::subject::Subject;
@@ -40,15 +41,18 @@ pub struct Conn {
     pub returns: u32,
     /// Looks at an assigned connection in vain.
     pub looks: u32,
-    /// When it was taken last.
-    pub taken_at: u64,
+    /// When it was taken, if it is carried.
+    pub taken_at: Option<u64>,
+    /// How long its messages are while the kernel carries it.
+    pub pace: KernelPace,
 }
 
 impl Conn {
     pub fn new(subject: Subject, place: (u32, u32, u32), program: Program, record: Record) -> Conn {
         let number = record.number;
         let stage = Stage::Assigned(program, record, 0);
-        Conn { subject, place, number, stage, held: Vec::new(), is_ending: false, returns: 0, looks: 0, taken_at: 0 }
+        let (held, pace) = (Vec::new(), KernelPace::default());
+        Conn { subject, place, number, stage, held, is_ending: false, returns: 0, looks: 0, taken_at: None, pace }
     }
 
     /// Replaces a stage before the taking by the one that follows.

@@ -74,6 +74,8 @@ pub struct Settings {
     pub wait: Wait,
     /// Which connections are carried.
     pub choice: Choice,
+    /// Bytes of a message, on the average, above which the kernel carries a connection.
+    pub longest_message: u64,
     /// Microseconds until a connection that has gone back may be taken again.
     pub pause: u64,
     /// Whether the worker says why connections are not taken, or given back.

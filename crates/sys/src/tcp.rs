@@ -77,7 +77,7 @@ struct TcpInfo {
     _segs: [u32; 2],
     notsent_bytes: u32,
     _min_rtt: u32,
-    _data_segs: [u32; 2],
+    data_segs: [u32; 2],
     _rates: [u64; 4],
     _delivered: [u32; 2],
     bytes_sent: u64,
@@ -87,6 +87,7 @@ struct TcpInfo {
 const _: () = {
     assert!(core::mem::offset_of!(TcpInfo, bytes_received) == 128);
     assert!(core::mem::offset_of!(TcpInfo, notsent_bytes) == 144);
+    assert!(core::mem::offset_of!(TcpInfo, data_segs) == 152);
     assert!(core::mem::offset_of!(TcpInfo, bytes_sent) == 200);
 };
 
@@ -129,6 +130,21 @@ pub fn received(fd: i32) -> Option<u64> {
 pub fn written(fd: i32) -> Option<u64> {
     let i = info(fd).ok().filter(|i| i.state == ESTABLISHED)?;
     Some(i.bytes_sent - i.bytes_retrans + u64::from(i.notsent_bytes))
+}
+
+/// What a socket has received and sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that have arrived in order, and bytes that were sent, again and again if need be.
+    pub bytes: [u64; 2],
+    /// Segments that brought bytes, and segments that took bytes. The numbers may wrap.
+    pub segments: [u32; 2],
+}
+
+/// What the socket has received and sent since it was connected, or came from TCP_REPAIR. None: the kernel does not answer.
+pub fn traffic(fd: i32) -> Option<Traffic> {
+    let i = info(fd).ok()?;
+    Some(Traffic { bytes: [i.bytes_received, i.bytes_sent], segments: i.data_segs })
 }
 
 /// Result of [`consumed`].

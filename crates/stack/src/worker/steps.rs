@@ -5,15 +5,17 @@ use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
 use crate::frames::{inject, receive_held};
 use crate::handover::{Unread, abandon, is_stranded};
+use crate::pace::Pace;
 use crate::program::Program;
 use crate::record::{Ends, Record};
 use crate::stage::{Conn, Stage};
 use crate::subject::Subject;
 use crate::timers::now;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, AsRawFd};
 use sidestep_device::Outgoing;
 use sidestep_error::chain;
 use sidestep_ring::page;
+use sidestep_sys::tcp::traffic;
 use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
@@ -78,6 +80,9 @@ impl Worker {
                     self.timers.set(id, Some((*from).max(time + until_next_look(conn.looks))));
                     return Ok(());
                 }
+                if traffic(socket.as_raw_fd()).is_some_and(|now| conn.pace.is_bulk(now, self.settings.longest_message)) {
+                    return Err(Cause::Bulk);
+                }
                 if conn.returns > 0 || conn.subject.is_stale {
                     conn.subject.refresh(&self.indices())?;
                 }
@@ -133,7 +138,8 @@ impl Worker {
         let Stage::Entering(program, record, since) = std::mem::replace(&mut conn.stage, Stage::Over) else {
             return Ok(());
         };
-        let mut carried = match Carried::take(program, record, &conn.subject, time) {
+        let pace = Pace::new(self.settings.longest_message);
+        let mut carried = match Carried::take(program, record, &conn.subject, pace, time) {
             Ok(carried) => Box::new(carried),
             Err(failed) => {
                 let (stage, cause) = match *failed {
@@ -147,7 +153,7 @@ impl Worker {
                 return Err(cause);
             }
         };
-        conn.taken_at = time;
+        conn.taken_at = Some(time);
         self.count_taken();
         let received = receive_held(&mut carried, &mut conn.held, time);
         conn.stage = Stage::Carried(carried);
@@ -251,7 +257,7 @@ impl Worker {
     /// The connection may be taken again, but not at once: in the kernel its congestion control begins anew each time.
     fn rest(&mut self, id: u32, mut conn: Conn, program: Program, record: Record) {
         let time = now();
-        if time.saturating_sub(conn.taken_at) > STEADY {
+        if conn.taken_at.take().is_some_and(|taken| time.saturating_sub(taken) > STEADY) {
             conn.returns = 0;
         }
         let from = time + (self.settings.pause << conn.returns.min(PAUSES));

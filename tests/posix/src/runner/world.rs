@@ -56,6 +56,8 @@ impl World {
         stack.arg("--broker").arg(self.broker()).arg("--ready-file").arg(&ready).arg("--verbose");
         // On a busy machine the stack tries again soon.
         stack.args(["--pause", if flips { "0" } else { "20" }]);
+        // Streams, too, are to go by the stack here.
+        stack.args(["--longest-message", "1000000000"]);
         self.start("sidestep-stack", &mut stack)?;
         self.until("sidestep-stack", || ready.exists())
     }
