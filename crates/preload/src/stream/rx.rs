@@ -257,9 +257,12 @@ fn leave_for_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
 
 /// Discards copies in the kernel's queue. True: some were discarded, or it is certain now that none are left.
 pub fn discard_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
-    let expected = rx.expects_copies();
-    let queued = u64::from(tcp::queued(fd)?);
-    let n = rx.discardable(c.rx_half(), queued).map_err(|violation| broken(c, fd, violation))?;
+    let (half, expected) = (c.rx_half(), rx.expects_copies());
+    let mut n = rx.discardable(half, u64::MAX).map_err(|violation| broken(c, fd, violation))?;
+    if n > 0 {
+        let queued = u64::from(tcp::queued(fd)?);
+        n = rx.discardable(half, queued).map_err(|violation| broken(c, fd, violation))?;
+    }
     if n == 0 {
         return Ok(expected && !rx.expects_copies());
     }
