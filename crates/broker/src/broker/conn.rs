@@ -57,7 +57,7 @@ pub struct Conn {
     pub scope: Scope,
     /// Credentials of the process that connected.
     pub peer: Sender,
-    /// Where that process ran when it joined, if that matters.
+    /// Where that process ran when it connected, if that matters.
     pub place: Arc<Place>,
     pub outbox: Outbox,
     pub role: Role,
@@ -109,13 +109,13 @@ pub struct Member {
 }
 
 impl Conn {
-    pub fn new(socket: Loan, scope: Scope, peer: Sender, role: Role) -> Conn {
+    pub fn new(socket: Loan, scope: Scope, (peer, place): (Sender, Arc<Place>), role: Role) -> Conn {
         let outbox = Outbox::default();
         Conn {
             socket,
             scope,
             peer,
-            place: Arc::default(),
+            place,
             outbox,
             role,
             unheard: false,

@@ -282,7 +282,6 @@ impl Broker {
         if !self.settings.trust.may_join(uid) {
             return self.reject(id, Reason::UserPair);
         }
-        self.find_place(id);
         let mapping = self.accounts_of(id).and_then(|accounts| accounts.mappings.claim(1)).ok_or(Reason::Memory);
         let made = mapping.and_then(|mapping| {
             crate::raw::mem::PageMem::create().map(|made| (mapping, made)).map_err(links::reason_for)

@@ -6,7 +6,7 @@ use super::offers::Offers;
 use super::rings::Rings;
 use crate::counted::Counted;
 use crate::memory::Hole;
-use crate::netns::Namespaces;
+use crate::netns::View;
 use crate::quota::Account;
 use crate::wire::{self, Incoming, Record};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -50,8 +50,8 @@ pub fn waits_for(commands: &Commands) -> io::Result<OwnedFd> {
     Ok(epoll)
 }
 
-pub fn run(parts: Parts, namespaces: Arc<Namespaces>) {
-    let offers = Offers::new(parts.account.clone(), namespaces);
+pub fn run(parts: Parts, view: View) {
+    let offers = Offers::new(parts.account.clone(), view);
     let rings = Rings::new(parts.account.clone());
     let mut thread = Thread { parts, readers: BTreeMap::new(), offers, rings };
     // On an error the main thread is ending, and so does this one.
