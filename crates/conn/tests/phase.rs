@@ -3,7 +3,7 @@
 use sidestep_conn::phase::{Cell, Event, Phase, Step};
 use std::collections::BTreeSet;
 
-const EVENTS: [Event; 15] = [
+const EVENTS: [Event; 16] = [
     Event::Open,
     Event::Offer { passive: false },
     Event::Offer { passive: true },
@@ -17,6 +17,7 @@ const EVENTS: [Event; 15] = [
     Event::Unfit,
     Event::Demote,
     Event::Release,
+    Event::Renew,
     Event::Close,
     Event::Free,
 ];

@@ -13,8 +13,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::{self, Errno};
-use sidestep_abi::VERSION;
 use sidestep_abi::msg::Kind;
+use sidestep_abi::speaks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -164,7 +164,7 @@ impl Thread {
 
     /// Handles the descriptor of a record. None: nothing is to be reported.
     fn record(&mut self, id: u64, record: Record) -> Option<Event> {
-        match record.msg.kind().filter(|_| record.msg.version == VERSION) {
+        match record.msg.kind().filter(|_| speaks(record.msg.version)) {
             Some(Kind::Offer) => Some(self.offers.offered(id, record)),
             Some(Kind::Doorbell) => self.rings.doorbell(id, record),
             _ => Some(Event::Record { id, msg: record.msg }),
