@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn link() -> Link {
-        Link::create(1, [1, 2], 4096, [Scope::Nobody; 2], Permits::default()).expect("memory")
+        Link::create(1, [1, 2], (sidestep_abi::VERSION, 4096), [Scope::Nobody; 2], Permits::default()).expect("memory")
     }
 
     /// Both sides release the slot, and its memory is given back.
