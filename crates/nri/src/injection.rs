@@ -34,7 +34,8 @@ impl Injection {
             return Err(Reason::MountConflict);
         }
         let env = self.variables(container, &version)?;
-        let mounts = vec![read_only(&version, &["nosuid", "nodev"]), read_only(&self.member, &["nosuid", "nodev", "noexec"])];
+        let mounts =
+            vec![read_only(&version, &["nosuid", "nodev"]), read_only(&self.member, &["nosuid", "nodev", "noexec"])];
         Ok(ContainerAdjustment { mounts, env })
     }
 
@@ -47,7 +48,8 @@ impl Injection {
 
     fn variables(&self, container: &Container, version: &Path) -> Result<Vec<KeyValue>, Reason> {
         let present: Vec<_> = values(container, LD_PRELOAD).filter(|preload| !preload.is_empty()).collect();
-        let has_own = values(container, BROKER).next().is_some() || present.iter().copied().flat_map(libraries).any(is_ours);
+        let has_own =
+            values(container, BROKER).next().is_some() || present.iter().copied().flat_map(libraries).any(is_ours);
         let (false, [] | [_]) = (has_own, &present[..]) else { return Err(Reason::OwnSettings) };
         let present = present.first();
         let library = version.join(store::LIBRARY).display().to_string();

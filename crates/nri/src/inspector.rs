@@ -6,8 +6,9 @@
 //! at later is counted.
 
 use crate::entrypoint::obstacle;
+use crate::outcome::Outcome;
 use crate::reason::Reason;
-use crate::report::{Outcome, Reporter, Subject};
+use crate::report::{Reporter, Subject};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::io;

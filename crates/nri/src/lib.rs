@@ -21,6 +21,7 @@ mod inspector;
 mod metrics;
 pub mod mux;
 pub mod namespaces;
+mod outcome;
 mod plugin;
 mod reason;
 mod report;

@@ -7,7 +7,7 @@ use args::{Args, Collect, Command, Install, Run};
 use clap::Parser;
 use sidestep_error::chain;
 use sidestep_nri::run::{RunError, run};
-use sidestep_nri::store::{Collected, CollectError, InstallError, collect, install};
+use sidestep_nri::store::{CollectError, Collected, InstallError, collect, install};
 use std::process::ExitCode;
 use std::time::Duration;
 

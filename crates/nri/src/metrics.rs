@@ -1,8 +1,8 @@
 //! Counts, in the text format of OpenMetrics.
 
-use crate::report::Outcome;
-use prometheus_client::encoding::text::encode;
+use crate::outcome::Outcome;
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

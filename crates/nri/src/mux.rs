@@ -45,14 +45,14 @@ pub fn receive(stream: &mut impl Read) -> Result<Option<Frame>, FrameError> {
         0 => return Ok(None),
         n => read_rest(stream, &mut header[n..])?,
     }
-    let (connection, length) = header.split_at(4);
-    let length = word(length) as usize;
+    let [a, b, c, d, length @ ..] = header;
+    let (connection, length) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(length) as usize);
     if length > LARGEST_FRAME {
         return Err(FrameError::TooLarge(length));
     }
     let mut bytes = vec![0; length];
     read_rest(stream, &mut bytes)?;
-    Ok(Some(Frame { connection: word(connection), bytes }))
+    Ok(Some(Frame { connection, bytes }))
 }
 
 /// Sends bytes of a connection's stream.
@@ -82,11 +82,6 @@ fn read_rest(stream: &mut impl Read, bytes: &mut [u8]) -> Result<(), FrameError>
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => FrameError::Truncated,
         _ => FrameError::Read(error),
     })
-}
-
-/// Of four bytes.
-pub(crate) fn word(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
 #[cfg(test)]

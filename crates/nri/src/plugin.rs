@@ -12,8 +12,9 @@ use crate::enrolment::{Enrolment, enrolment};
 use crate::injection::Injection;
 use crate::inspector::Inspector;
 use crate::namespaces::Namespaces;
+use crate::outcome::Outcome;
 use crate::reason::Reason;
-use crate::report::{Outcome, Reporter, Subject};
+use crate::report::{Reporter, Subject};
 use crate::ttrpc::{INVALID_ARGUMENT, Request, Response, UNIMPLEMENTED};
 use prost::Message as _;
 
@@ -69,7 +70,8 @@ impl Plugin {
             Enrolment::Without(reason) => Err(reason),
             Enrolment::Yes => self.injection.adjustment(&container),
         };
-        self.reporter.container(&subject, adjustment.as_ref().err().copied().map_or(Outcome::Injected, Outcome::LeftOut));
+        self.reporter
+            .container(&subject, adjustment.as_ref().err().copied().map_or(Outcome::Injected, Outcome::LeftOut));
         adjustment.ok()
     }
 

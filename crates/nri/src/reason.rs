@@ -78,12 +78,18 @@ impl Reason {
             Reason::MountConflict => "A mount of the container is where Sidestep's would be, or is read-only above it",
             Reason::OwnSettings => "The container has settings of Sidestep, or an LD_PRELOAD that cannot be extended",
             Reason::Undecodable => "The runtime's request cannot be read: use a runtime with NRI v1alpha1",
-            Reason::Static => "The entrypoint is static: nothing can be preloaded into it, but into programs that it starts",
+            Reason::Static => {
+                "The entrypoint is static: nothing can be preloaded into it, but into programs that it starts"
+            }
             Reason::ExtraRights => {
                 "The entrypoint's file is setuid, setgid or has capabilities: its loader ignores LD_PRELOAD"
             }
-            Reason::UnknownLibc => "The entrypoint's C library is neither glibc nor musl: the library does nothing there",
-            Reason::OtherMachine => "The entrypoint is not built for x86-64: its loader says so and ignores the library",
+            Reason::UnknownLibc => {
+                "The entrypoint's C library is neither glibc nor musl: the library does nothing there"
+            }
+            Reason::OtherMachine => {
+                "The entrypoint is not built for x86-64: its loader says so and ignores the library"
+            }
             Reason::UnknownProgram => "The entrypoint could not be looked at",
             Reason::NotInspected => "Too many containers start at a time to look at their entrypoints",
         }

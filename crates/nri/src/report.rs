@@ -2,6 +2,7 @@
 
 use crate::api::{Container, PodSandbox};
 use crate::metrics::Metrics;
+use crate::outcome::Outcome;
 use crate::reason::Reason;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -33,39 +34,6 @@ impl Subject {
             pod: short(&pod.name),
             pod_uid: short(&pod.uid),
             container: short(&container.name),
-        }
-    }
-}
-
-/// What has become of a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// It has the library.
-    Injected,
-    /// It was left as it is.
-    LeftOut(Reason),
-    /// It has the library, which has no effect in its entrypoint.
-    NoEffect(Reason),
-    /// It has the library, and nobody knows whether it has an effect.
-    Unknown(Reason),
-}
-
-impl Outcome {
-    /// The stable name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Injected => "injected",
-            Outcome::LeftOut(_) => "left-out",
-            Outcome::NoEffect(_) => "no-effect",
-            Outcome::Unknown(_) => "unknown",
-        }
-    }
-
-    /// Why not, if so.
-    pub fn reason(self) -> Option<Reason> {
-        match self {
-            Outcome::Injected => None,
-            Outcome::LeftOut(reason) | Outcome::NoEffect(reason) | Outcome::Unknown(reason) => Some(reason),
         }
     }
 }
@@ -103,7 +71,8 @@ impl Reporter {
         let reason = outcome.reason();
         let message = reason.map_or("The container gets the library", Reason::sentence);
         let reason = reason.map(Reason::name);
-        let line = line(&Line { time: now(), level: "info", event: outcome.name(), subject: Some(subject), reason, message });
+        let line =
+            line(&Line { time: now(), level: "info", event: outcome.name(), subject: Some(subject), reason, message });
         log(&line);
         if let (Some(events), Some(_)) = (&self.events, reason)
             && let Err(error) = events.lock().unwrap_or_else(PoisonError::into_inner).add(&line)
@@ -182,7 +151,9 @@ mod tests {
             events.add(&line).expect("written");
         }
         let size = |name: &str| directory.path().join(name).metadata().expect("a file").len();
-        assert!(size("events") <= LARGEST_FILE && size("events.1") <= LARGEST_FILE && size("events.1") > LARGEST_FILE / 2);
+        assert!(
+            size("events") <= LARGEST_FILE && size("events.1") <= LARGEST_FILE && size("events.1") > LARGEST_FILE / 2
+        );
         assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 2);
         assert_eq!(Events::open(&path).expect("the file").size, size("events"), "a new process goes on");
     }
@@ -191,7 +162,8 @@ mod tests {
     fn names_that_somebody_else_has_chosen_are_short_and_one_line() {
         let pod = PodSandbox { name: "a\"\n\u{1b}[2J".repeat(1000), ..PodSandbox::default() };
         let subject = Subject::new(&pod, &Container::default());
-        let text = line(&Line { time: now(), level: "info", event: "e", subject: Some(&subject), reason: None, message: "" });
+        let text =
+            line(&Line { time: now(), level: "info", event: "e", subject: Some(&subject), reason: None, message: "" });
         assert_eq!(text.matches('\n').count(), 1);
         assert!(text.len() < 3000 && !text.contains('\u{1b}'), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["event"], "e");

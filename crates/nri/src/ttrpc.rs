@@ -3,7 +3,6 @@
 //! The crate `ttrpc` wants a socket for each connection, where NRI has two connections in one; what is needed of the protocol is
 //! below.
 
-use crate::mux::word;
 use prost::Message as _;
 
 /// Bytes before a message's content: length and stream (32 bits, big-endian), type, flags.
@@ -108,10 +107,13 @@ impl Message {
         let mut bytes = Vec::with_capacity(HEADER + self.content.len());
         bytes.extend((self.content.len() as u32).to_be_bytes());
         bytes.extend(self.stream.to_be_bytes());
-        bytes.extend([match self.kind {
-            Kind::Request => 1,
-            Kind::Response => 2,
-        }, 0]);
+        bytes.extend([
+            match self.kind {
+                Kind::Request => 1,
+                Kind::Response => 2,
+            },
+            0,
+        ]);
         bytes.extend(&self.content);
         bytes
     }
@@ -132,12 +134,14 @@ impl Messages {
 
     /// The next whole message, if it has arrived.
     pub fn next(&mut self) -> Result<Option<Message>, MessageError> {
-        let Some((header, rest)) = self.bytes.split_at_checked(HEADER) else { return Ok(None) };
-        let (length, stream) = (word(&header[..4]) as usize, word(&header[4..8]));
+        let Some((&[l0, l1, l2, l3, s0, s1, s2, s3, kind, _], rest)) = self.bytes.split_first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
+        let (length, stream) = (u32::from_be_bytes([l0, l1, l2, l3]) as usize, u32::from_be_bytes([s0, s1, s2, s3]));
         if length > LARGEST {
             return Err(MessageError::TooLarge(length));
         }
-        let kind = match header[8] {
+        let kind = match kind {
             1 => Kind::Request,
             2 => Kind::Response,
             other => return Err(MessageError::UnknownType(other)),

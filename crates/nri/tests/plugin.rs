@@ -22,7 +22,8 @@ fn it_registers_and_subscribes() {
     let mut runtime = node.accept();
     let registration = runtime.registration();
     runtime.respond(&registration, &Response::default());
-    let configured = runtime.call("Configure", &ConfigureRequest { runtime_name: "containerd".into(), ..Default::default() });
+    let configured =
+        runtime.call("Configure", &ConfigureRequest { runtime_name: "containerd".into(), ..Default::default() });
     assert_eq!(ConfigureResponse::decode(&configured.payload[..]).expect("an answer").events, EVENTS);
     assert!(node.line("configured")["message"].as_str().expect("a text").contains("containerd"));
     for more in [true, false] {
@@ -48,11 +49,14 @@ fn enrolled_containers_are_adjusted_and_no_others() {
     let adjusted = runtime.create(&request(Some("enabled"), &["PATH=/bin", "LD_PRELOAD=/a.so"])).expect("adjusted");
     let env: Vec<_> = adjusted.env.iter().map(|variable| (variable.key.as_str(), variable.value.as_str())).collect();
     let version = sidestep_nri::store::current(&node.path("lib")).expect("a version").display().to_string();
-    assert_eq!(env, [
-        ("-LD_PRELOAD", ""),
-        ("LD_PRELOAD", &format!("/a.so:{version}/libsidestep.so")),
-        ("SIDESTEP_BROKER", &node.path("member/broker").display().to_string()),
-    ]);
+    assert_eq!(
+        env,
+        [
+            ("-LD_PRELOAD", ""),
+            ("LD_PRELOAD", &format!("/a.so:{version}/libsidestep.so")),
+            ("SIDESTEP_BROKER", &node.path("member/broker").display().to_string()),
+        ]
+    );
     assert_eq!(adjusted.mounts.len(), 2);
     assert_eq!(node.line("injected")["pod"], "web-0");
 

@@ -34,7 +34,8 @@ impl Store {
     /// What is below the store, without the link.
     fn versions(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path()).expect("a directory").map(|entry| entry.expect("an entry").file_name());
-        let mut names: Vec<_> = entries.map(|name| name.into_string().expect("text")).filter(|name| name != "current").collect();
+        let mut names: Vec<_> =
+            entries.map(|name| name.into_string().expect("text")).filter(|name| name != "current").collect();
         names.sort();
         names
     }
@@ -120,7 +121,8 @@ impl Drop for User {
 /// Some shared library that programs can load, made different by what follows it.
 fn loadable(more: &str) -> Vec<u8> {
     let maps = fs::read_to_string("/proc/self/maps").expect("this process");
-    let libc = maps.split_whitespace().find(|word| word.contains("/libc.so") || word.contains("/libm.so")).expect("a libc");
+    let libc =
+        maps.split_whitespace().find(|word| word.contains("/libc.so") || word.contains("/libm.so")).expect("a libc");
     let libm = Path::new(libc).with_file_name("libm.so.6");
     [fs::read(libm).expect("libm"), more.as_bytes().to_vec()].concat()
 }

@@ -84,7 +84,6 @@ fn machine_name(machine: u16) -> String {
 pub fn is_go(file: &File) -> bool {
     let data = ReadCache::new(file);
     // strip keeps these sections; notes and the symbol table may be gone.
-    ElfFile64::<'_, Endianness, _>::parse(&data).is_ok_and(|elf| {
-        elf.section_by_name(".go.buildinfo").is_some() || elf.section_by_name(".gopclntab").is_some()
-    })
+    ElfFile64::<'_, Endianness, _>::parse(&data)
+        .is_ok_and(|elf| elf.section_by_name(".go.buildinfo").is_some() || elf.section_by_name(".gopclntab").is_some())
 }

@@ -15,7 +15,9 @@ fn node() -> Node {
     let (library, member) = (directory.path().join("lib"), directory.path().join("member"));
     let version = library.join("0.1.0-aa");
     create_dir_all(&version).and_then(|()| create_dir_all(&member)).expect("directories");
-    write(version.join(store::LIBRARY), "").and_then(|()| symlink("0.1.0-aa", library.join("current"))).expect("installed");
+    write(version.join(store::LIBRARY), "")
+        .and_then(|()| symlink("0.1.0-aa", library.join("current")))
+        .expect("installed");
     let injection = Injection { library, member, socket: "broker".into() };
     Node { _directory: directory, injection, version: version.display().to_string() }
 }
@@ -39,16 +41,17 @@ fn a_container_gets_two_mounts_and_two_variables() {
     let node = node();
     let adjustment = node.injection.adjustment(&with_env(&["PATH=/bin"])).expect("injected");
     let member = node.injection.member.display().to_string();
-    let ours = |path: &str, options: &[&str]| mount(path, "bind", path, &[&["rbind", "rprivate", "ro"], options].concat());
-    assert_eq!(adjustment.mounts, [
-        ours(&node.version, &["nosuid", "nodev"]),
-        ours(&member, &["nosuid", "nodev", "noexec"]),
-    ]);
+    let ours =
+        |path: &str, options: &[&str]| mount(path, "bind", path, &[&["rbind", "rprivate", "ro"], options].concat());
+    assert_eq!(
+        adjustment.mounts,
+        [ours(&node.version, &["nosuid", "nodev"]), ours(&member, &["nosuid", "nodev", "noexec"]),]
+    );
     let library = format!("{}/libsidestep.so", node.version);
-    assert_eq!(adjustment.env, [
-        variable("LD_PRELOAD", library),
-        variable("SIDESTEP_BROKER", format!("{member}/broker")),
-    ]);
+    assert_eq!(
+        adjustment.env,
+        [variable("LD_PRELOAD", library), variable("SIDESTEP_BROKER", format!("{member}/broker")),]
+    );
 }
 
 #[test]
@@ -71,7 +74,13 @@ fn an_ld_preload_that_is_there_is_extended() {
 fn own_settings_stay() {
     let node = node();
     let long = format!("LD_PRELOAD=/{}", "x".repeat(LONGEST_PRELOAD));
-    for env in ["SIDESTEP_BROKER=@mine", "SIDESTEP_BROKER=", "LD_PRELOAD=/opt/libsidestep.so", "LD_PRELOAD=a.so:/x/libsidestep.so", &long] {
+    for env in [
+        "SIDESTEP_BROKER=@mine",
+        "SIDESTEP_BROKER=",
+        "LD_PRELOAD=/opt/libsidestep.so",
+        "LD_PRELOAD=a.so:/x/libsidestep.so",
+        &long,
+    ] {
         assert_eq!(added(&node, &[env]), Err(Reason::OwnSettings), "{}", &env[..30.min(env.len())]);
     }
     assert!(added(&node, &["LD_PRELOAD_X=/opt/libsidestep.so", "nonsense"]).is_ok());
