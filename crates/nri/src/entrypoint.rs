@@ -3,6 +3,7 @@
 //! Everything here is hostile: paths lead through links that the image has made, and files are what the image says that they are.
 //! Paths are resolved by the kernel below the container's root; nothing is opened that is not a regular file.
 
+use crate::reason::Reason;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -10,8 +11,6 @@ use sidestep_program::{Elf, extra_rights, interpreter_line, read};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-
-use crate::reason::Reason;
 
 /// Most scripts whose interpreter is a script; the kernel has such a limit, too.
 const DEEPEST: usize = 4;

@@ -97,7 +97,7 @@ mod tests {
         let mut names = Namespaces::new(["fixed".into()], Some(path.clone()));
         assert!(names.contains("fixed") && !names.contains("shop"), "there is no file yet");
 
-        let mut replace = |text: &str| write(&next, text).and_then(|()| rename(&next, &path)).expect("replaced");
+        let replace = |text: &str| write(&next, text).and_then(|()| rename(&next, &path)).expect("replaced");
         replace("# enrolled\nshop\n  web # front\n\n");
         assert!(names.contains("shop") && names.contains("web") && names.contains("fixed"));
         assert!(!names.contains("#") && !names.contains("") && !names.contains("front"));

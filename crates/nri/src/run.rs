@@ -7,7 +7,7 @@ use crate::namespaces::Namespaces;
 use crate::plugin::Plugin;
 use crate::report::Reporter;
 use crate::server;
-use crate::session::{Session, SessionError};
+use crate::session::Session;
 use sidestep_error::chain;
 use std::convert::Infallible;
 use std::io;
@@ -80,7 +80,7 @@ fn session(socket: &Path, index: &str, plugin: &mut Plugin, metrics: &Metrics) -
     match UnixStream::connect(socket) {
         Ok(stream) => {
             let error = Session::begin(stream, index, plugin, metrics).map_or_else(|error| error, Session::serve);
-            chain(&error as &SessionError).to_string()
+            chain(&error).to_string()
         }
         Err(error) => format!("{}: cannot connect to the runtime: {error}", socket.display()),
     }

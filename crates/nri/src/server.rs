@@ -60,7 +60,7 @@ async fn serve(listener: TcpListener, metrics: Metrics) -> io::Result<()> {
 async fn answer_one(stream: TcpStream, metrics: Metrics) {
     let service = service_fn(|request: Request<Incoming>| {
         let answer = answer(request.method(), request.uri().path(), &metrics);
-        async { Ok::<_, Infallible>(answer) }
+        async move { Ok::<_, Infallible>(answer) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LARGEST_HEAD).keep_alive(false);

@@ -147,9 +147,8 @@ impl<'a> Session<'a> {
         let begun = Instant::now();
         let request = Request::decode(&message.content[..])?;
         let response = self.plugin.answer(&request);
-        self.send(mux::PLUGIN, &Message::response(message.stream, &response))?;
         self.metrics.answered(begun.elapsed());
-        Ok(())
+        self.send(mux::PLUGIN, &Message::response(message.stream, &response))
     }
 
     fn registered(&mut self, message: &Message) -> Result<(), SessionError> {

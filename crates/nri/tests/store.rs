@@ -1,14 +1,13 @@
 //! Versions of the library: how they come, and when they go.
 
 use sidestep_nri::store::{Collected, InstallError, LIBRARY, collect, current, install};
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-const PROC: &str = "/proc";
 
 struct Store {
     directory: TempDir,
@@ -41,7 +40,21 @@ impl Store {
     }
 
     fn collect(&self) -> Collected {
-        collect(&self.path(), Duration::ZERO, Path::new(PROC)).expect("collected")
+        collect(&self.path(), Duration::ZERO, &self.proc()).expect("collected")
+    }
+
+    /// The processes that this test may look at: where tests run in a container, some are not among them.
+    fn proc(&self) -> PathBuf {
+        let directory = self.directory.path().join("proc");
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir(&directory).expect("a directory");
+        for entry in fs::read_dir("/proc").expect("/proc") {
+            let process = entry.expect("an entry").path();
+            if File::open(process.join("maps")).is_ok_and(|mut maps| maps.read(&mut [0]).is_ok()) {
+                symlink(&process, directory.join(process.file_name().expect("a name"))).expect("a link");
+            }
+        }
+        directory
     }
 }
 
@@ -89,7 +102,7 @@ fn a_link_that_leads_elsewhere_names_no_version() {
     let version = store.install(b"one");
     for target in ["../from", "/etc", "..", ".", "missing", version.to_str().expect("text")] {
         fs::remove_file(store.path().join("current")).expect("removed");
-        std::os::unix::fs::symlink(target, store.path().join("current")).expect("a link");
+        symlink(target, store.path().join("current")).expect("a link");
         assert_eq!(current(&store.path()), None, "{target}");
     }
 }
@@ -158,7 +171,7 @@ fn a_version_that_is_mounted_stays() {
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script]).stdout(Stdio::piped());
     let mut child = command.spawn().expect("unshare (needs root)");
     let mut first = [0; 6];
-    std::io::Read::read_exact(child.stdout.as_mut().expect("its output"), &mut first).expect("mounted (needs root)");
+    child.stdout.as_mut().expect("its output").read_exact(&mut first).expect("mounted (needs root)");
     let holder = User(child);
 
     assert_eq!(store.collect().used, [name(&mounted)]);
@@ -171,7 +184,7 @@ fn a_version_that_was_current_a_moment_ago_stays() {
     let store = Store::new();
     let old = store.install(b"one");
     store.install(b"two");
-    let collected = collect(&store.path(), Duration::from_secs(3600), Path::new(PROC)).expect("collected");
+    let collected = collect(&store.path(), Duration::from_secs(3600), &store.proc()).expect("collected");
     assert_eq!(collected.recent, [name(&old)]);
     assert_eq!(store.versions().len(), 2);
 }

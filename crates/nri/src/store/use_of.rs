@@ -1,12 +1,12 @@
 //! Which versions processes have: mapped, or mounted in their container.
 
+use super::LIBRARY;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-use super::LIBRARY;
 
 /// Why it is not known which versions are in use.
 #[derive(Debug, thiserror::Error)]
@@ -71,8 +71,8 @@ impl Sought {
         let mut fields = line.split_ascii_whitespace().skip(3);
         let (device, inode) = (device(fields.next()?)?, fields.next()?.parse().ok()?);
         let (expected, name) = self.inodes.get(&inode)?;
-        let is_path = || fields.next().is_some_and(|path| path.ends_with(&format!("/{name}/{LIBRARY}")));
-        (device == *expected || is_path()).then_some(name)
+        let is_path = fields.next().is_some_and(|path| path.ends_with(&format!("/{name}/{LIBRARY}")));
+        (device == *expected || is_path).then_some(name)
     }
 
     /// A line of mountinfo: `number parent major:minor root mount-point ...`. The root of ours is the version's directory in the
@@ -93,6 +93,7 @@ fn device(text: &str) -> Option<u64> {
     Some(rustix::fs::makedev(number(major)?, number(minor)?))
 }
 
+/// A process that has ended has no mounts (EINVAL) until its parent has noticed, and then no files.
 fn has_ended(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+    [Errno::NOENT, Errno::SRCH, Errno::INVAL].iter().any(|ended| error.raw_os_error() == Some(ended.raw_os_error()))
 }
