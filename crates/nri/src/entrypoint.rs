@@ -38,7 +38,7 @@ fn find(root: BorrowedFd<'_>, program: &str, path: &str) -> Option<PathBuf> {
 }
 
 fn is_executable(root: BorrowedFd<'_>, path: &Path) -> bool {
-    let mode = locate(root, path).and_then(|found| rustix::fs::fstat(found));
+    let mode = locate(root, path).and_then(rustix::fs::fstat);
     mode.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_mode & 0o111 != 0)
 }
 

@@ -82,7 +82,7 @@ fn values<'a>(container: &'a Container, name: &str) -> impl Iterator<Item = &'a 
 }
 
 /// The names in an LD_PRELOAD.
-fn libraries<'a>(preload: &'a str) -> impl Iterator<Item = &'a str> {
+fn libraries(preload: &str) -> impl Iterator<Item = &str> {
     preload.split([':', ' ']).filter(|name| !name.is_empty())
 }
 

@@ -126,7 +126,7 @@ impl<'a> Session<'a> {
 
     fn next(&mut self, connection: u32) -> Result<Option<Message>, SessionError> {
         let messages = if connection == mux::PLUGIN { &mut self.calls } else { &mut self.answers };
-        messages.next().map_err(|source| SessionError::Message { connection, source })
+        messages.pop().map_err(|source| SessionError::Message { connection, source })
     }
 
     /// Waits as long as it takes for a frame to begin once the runtime has accepted the plugin, and not long for its rest.

@@ -133,7 +133,7 @@ impl Messages {
     }
 
     /// The next whole message, if it has arrived.
-    pub fn next(&mut self) -> Result<Option<Message>, MessageError> {
+    pub fn pop(&mut self) -> Result<Option<Message>, MessageError> {
         let Some((&[l0, l1, l2, l3, s0, s1, s2, s3, kind, _], rest)) = self.bytes.split_first_chunk::<HEADER>() else {
             return Ok(None);
         };
@@ -170,7 +170,7 @@ mod tests {
             let mut found = Vec::new();
             for part in wire.chunks(step) {
                 messages.push(part);
-                found.extend(std::iter::from_fn(|| messages.next().expect("messages")));
+                found.extend(std::iter::from_fn(|| messages.pop().expect("messages")));
             }
             assert_eq!(found, sent, "{step} bytes at a time");
             assert!(messages.bytes.is_empty());
@@ -187,7 +187,7 @@ mod tests {
         ] {
             let mut messages = Messages::default();
             messages.push(&[&length.to_be_bytes()[..], &[0, 0, 0, 1, kind, 0]].concat());
-            assert_eq!(messages.next(), Err(error));
+            assert_eq!(messages.pop(), Err(error));
         }
     }
 }

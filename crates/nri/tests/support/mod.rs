@@ -134,7 +134,7 @@ impl Runtime {
     fn message(&mut self, connection: u32) -> Message {
         loop {
             let messages = if connection == mux::PLUGIN { &mut self.answers } else { &mut self.calls };
-            if let Some(message) = messages.next().expect("a message") {
+            if let Some(message) = messages.pop().expect("a message") {
                 return message;
             }
             let frame = mux::receive(&mut self.stream).expect("a frame").expect("the plugin has hung up");
