@@ -58,8 +58,13 @@ message! {
 }
 
 message! {
-    /// Pods and containers that the runtime has; of these, only whether there are more to come.
+    /// Pods and containers that the runtime has, or some of them.
     SynchronizeRequest {
+        #[prost(message, repeated, tag = "1")]
+        pods: Vec<PodSandbox>,
+        #[prost(message, repeated, tag = "2")]
+        containers: Vec<Container>,
+        /// Whether there are more to come.
         #[prost(bool, tag = "3")]
         more: bool,
     }
@@ -134,6 +139,8 @@ message! {
     Container {
         #[prost(string, tag = "1")]
         id: String,
+        #[prost(string, tag = "2")]
+        pod_sandbox_id: String,
         #[prost(string, tag = "3")]
         name: String,
         #[prost(string, repeated, tag = "7")]

@@ -23,6 +23,7 @@ pub mod mux;
 pub mod namespaces;
 mod outcome;
 mod plugin;
+mod present;
 mod reason;
 mod report;
 pub mod run;

@@ -13,6 +13,7 @@ use crate::injection::Injection;
 use crate::inspector::Inspector;
 use crate::namespaces::Namespaces;
 use crate::outcome::Outcome;
+use crate::present::Present;
 use crate::reason::Reason;
 use crate::report::{Reporter, Subject};
 use crate::ttrpc::{INVALID_ARGUMENT, Request, Response, UNIMPLEMENTED};
@@ -28,6 +29,8 @@ pub struct Plugin {
     pub inspector: Inspector,
     /// Where it says what it has done.
     pub reporter: Reporter,
+    /// What the runtime has named of what it had before.
+    pub present: Present,
 }
 
 impl Plugin {
@@ -39,7 +42,7 @@ impl Plugin {
         let payload = &request.payload[..];
         match request.method.as_str() {
             "Configure" => self.configure(payload),
-            "Synchronize" => synchronize(payload),
+            "Synchronize" => self.synchronize(payload),
             "CreateContainer" => Response::success(&CreateContainerResponse { adjust: self.create(payload) }),
             "StartContainer" => {
                 self.start(payload);
@@ -53,13 +56,34 @@ impl Plugin {
         }
     }
 
-    fn configure(&self, payload: &[u8]) -> Response {
+    fn configure(&mut self, payload: &[u8]) -> Response {
         let Ok(request) = ConfigureRequest::decode(payload) else {
             return Response::failure(INVALID_ARGUMENT, "Configure: the request cannot be decoded");
         };
+        self.present = Present::default();
         let ConfigureRequest { runtime_name, runtime_version } = request;
         self.reporter.note("configured", &format!("The runtime is {runtime_name} {runtime_version}"));
         Response::success(&ConfigureResponse { events: CREATE_CONTAINER | START_CONTAINER })
+    }
+
+    /// Containers that are there already are never changed, since variables and mounts are given at their creation. Those that
+    /// should have the library are told.
+    fn synchronize(&mut self, payload: &[u8]) -> Response {
+        let Ok(request) = SynchronizeRequest::decode(payload) else {
+            return Response::failure(INVALID_ARGUMENT, "Synchronize: the request cannot be decoded");
+        };
+        let more = request.more;
+        self.present.add(request);
+        if !more {
+            for (pod, container) in std::mem::take(&mut self.present).containers() {
+                let wanted = enrolment(pod, container, &mut self.namespaces);
+                if wanted == Enrolment::Yes && !self.injection.is_in(container) {
+                    let outcome = Outcome::LeftOut(Reason::CreatedBefore);
+                    self.reporter.container(&Subject::new(pod, container), outcome);
+                }
+            }
+        }
+        Response::success(&SynchronizeResponse { more })
     }
 
     fn create(&mut self, payload: &[u8]) -> Option<ContainerAdjustment> {
@@ -91,13 +115,5 @@ impl Plugin {
             self.reporter.container(&unknown, Outcome::LeftOut(Reason::Undecodable));
         }
         found
-    }
-}
-
-/// Containers that are there already are never changed: variables and mounts are given at their creation.
-fn synchronize(payload: &[u8]) -> Response {
-    match SynchronizeRequest::decode(payload) {
-        Ok(request) => Response::success(&SynchronizeResponse { more: request.more }),
-        Err(_) => Response::failure(INVALID_ARGUMENT, "Synchronize: the request cannot be decoded"),
     }
 }

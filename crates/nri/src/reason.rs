@@ -15,6 +15,8 @@ pub enum Reason {
     MountConflict,
     /// The container sets `SIDESTEP_BROKER`, preloads the library, or has an LD_PRELOAD that cannot be extended.
     OwnSettings,
+    /// The container was created before the pod was enrolled, or while the plugin was away.
+    CreatedBefore,
     /// The runtime's request cannot be read.
     Undecodable,
     /// The entrypoint has no loader.
@@ -33,13 +35,14 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for tables.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 14] = [
         Reason::OptedOut,
         Reason::HostNetwork,
         Reason::NoLibrary,
         Reason::NoBroker,
         Reason::MountConflict,
         Reason::OwnSettings,
+        Reason::CreatedBefore,
         Reason::Undecodable,
         Reason::Static,
         Reason::ExtraRights,
@@ -58,6 +61,7 @@ impl Reason {
             Reason::NoBroker => "no-broker",
             Reason::MountConflict => "mount-conflict",
             Reason::OwnSettings => "own-settings",
+            Reason::CreatedBefore => "created-before",
             Reason::Undecodable => "undecodable",
             Reason::Static => "static",
             Reason::ExtraRights => "extra-rights",
@@ -77,6 +81,9 @@ impl Reason {
             Reason::NoBroker => "The directory of the broker's socket is not on the node: start the broker",
             Reason::MountConflict => "A mount of the container is where Sidestep's would be, or is read-only above it",
             Reason::OwnSettings => "The container has settings of Sidestep, or an LD_PRELOAD that cannot be extended",
+            Reason::CreatedBefore => {
+                "The container was created without the plugin, or before its pod was enrolled: restart the pod"
+            }
             Reason::Undecodable => "The runtime's request cannot be read: use a runtime with NRI v1alpha1",
             Reason::Static => {
                 "The entrypoint is static: nothing can be preloaded into it, but into programs that it starts"

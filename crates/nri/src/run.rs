@@ -5,6 +5,7 @@ use crate::inspector::Inspector;
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::plugin::Plugin;
+use crate::present::Present;
 use crate::report::Reporter;
 use crate::server;
 use crate::session::Session;
@@ -62,7 +63,8 @@ pub fn run(settings: Settings) -> Result<Infallible, RunError> {
         reporter.note("metrics", &format!("Metrics are at http://{at}/metrics"));
     }
     let inspector = Inspector::start(proc, reporter.clone()).map_err(RunError::Thread)?;
-    let mut plugin = Plugin { namespaces, injection, inspector, reporter: reporter.clone() };
+    let mut plugin =
+        Plugin { namespaces, injection, inspector, reporter: reporter.clone(), present: Present::default() };
     let mut last = String::new();
     loop {
         let why = session(&socket, &index, &mut plugin, &metrics);

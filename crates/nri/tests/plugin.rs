@@ -5,7 +5,8 @@ mod support;
 use prost::Message as _;
 use serde_json::Value;
 use sidestep_nri::api::{
-    ConfigureRequest, ConfigureResponse, ContainerRequest, PLUGIN_SERVICE, SynchronizeRequest, SynchronizeResponse,
+    ConfigureRequest, ConfigureResponse, ContainerRequest, PLUGIN_SERVICE, PodSandbox, SynchronizeRequest,
+    SynchronizeResponse,
 };
 use sidestep_nri::ttrpc::{Response, Status, UNIMPLEMENTED};
 use std::io::{Read, Write};
@@ -26,10 +27,34 @@ fn it_registers_and_subscribes() {
         runtime.call("Configure", &ConfigureRequest { runtime_name: "containerd".into(), ..Default::default() });
     assert_eq!(ConfigureResponse::decode(&configured.payload[..]).expect("an answer").events, EVENTS);
     assert!(node.line("configured")["message"].as_str().expect("a text").contains("containerd"));
-    for more in [true, false] {
-        let answer = runtime.call("Synchronize", &SynchronizeRequest { more });
-        assert_eq!(SynchronizeResponse::decode(&answer.payload[..]).expect("an answer").more, more);
+}
+
+/// The runtime names what it has in two messages, and containers before their pods.
+#[test]
+fn containers_that_were_there_before_are_told() {
+    let node = Node::new(&[]);
+    let mut runtime = node.ready();
+    let part = |name: &str, label, env: &[&str]| {
+        let ContainerRequest { pod, container } = request(label, env);
+        let mut container = container.expect("a container");
+        container.pod_sandbox_id = name.into();
+        (PodSandbox { id: name.into(), name: name.into(), ..pod.expect("a pod") }, container)
+    };
+    let preload = format!("LD_PRELOAD={}/libsidestep.so", node.path("lib/0.0.0-000000000000").display());
+    let parts =
+        [part("injected", Some("enabled"), &[&preload]), part("other", None, &[]), part("late", Some("enabled"), &[])];
+    let (pods, containers) = parts.into_iter().unzip();
+    for request in [
+        SynchronizeRequest { pods: Vec::new(), containers, more: true },
+        SynchronizeRequest { pods, containers: Vec::new(), more: false },
+    ] {
+        let answer = runtime.call("Synchronize", &request);
+        assert_eq!(SynchronizeResponse::decode(&answer.payload[..]).expect("an answer").more, request.more);
     }
+    let events = std::fs::read_to_string(node.path("events")).expect("the file of events");
+    assert_eq!(events.lines().count(), 1, "{events}");
+    let event: Value = serde_json::from_str(&events).expect("JSON");
+    assert_eq!((&event["pod"], &event["reason"]), (&"late".into(), &"created-before".into()));
 }
 
 #[test]
