@@ -70,6 +70,7 @@ def by_ring(node, images, checks):
         client.wait(END_SECONDS)
         seen = report(node, client)
         share = seen.ring / max(seen.ring + seen.kernel, 1)
+        checks.figures[f"share of bytes by ring, {client.name}"] = share
         checks.check(share >= 0.95, f"{client.name}: {share:.0%} of the bytes by ring: {seen}")
     checks.check(f"asked {REQUESTS} times" in clients[1].log(), f"the musl client: {clients[1].log()}")
     server.stop()
@@ -111,13 +112,18 @@ def no_effect(node, images, checks):
 
 
 def restarts(node, images, checks):
-    """The runtime is killed and comes back; so does the plugin. A restarted broker is found at the same place."""
+    """The runtime is killed and comes back, and the plugin ends and is started: no container waits for either."""
     before = pod(node).run("app", images.redis, ["sleep", "600"])
     node.restart_containerd()
-    node.wait_configured(2)
     checks.check(os.path.exists(f"/proc/{before.pid()}"), "a container goes on without its runtime")
     after = pod(node).run("app", images.redis, ["sleep", "600"])
     wait.until(lambda: "SIDESTEP_BROKER" in after.environment(), "the variables of a container of the new runtime")
+    node.stop_plugin()
+    made = pod(node)
+    without = made.run("app", images.redis, ["sleep", "600"])
+    checks.check("SIDESTEP_BROKER" not in without.environment(), "a container starts without the plugin")
+    node.start_plugin()
+    checks.check(node.wait_event(made, "app")["reason"] == "created-before", "and is told when the plugin is back")
 
 
 def versions(node, images, checks):
@@ -128,7 +134,7 @@ def versions(node, images, checks):
     newer = node.directory / "newer"
     newer.mkdir()
     (newer / "libsidestep.so").write_bytes((node.release / "libsidestep.so").read_bytes() + b"\0")
-    second = node.install(newer)
+    second = node.install_library(newer)
     checks.check(second != first and first.exists(), f"{first}, then {second}")
     library = node.directory / "lib"
     checks.check(f"used {first.name}" in node.collect(library), "it is in use")
@@ -150,5 +156,5 @@ def quick(node, _images, checks):
     checks.check(slow == 0, f"{slow:.0f} of {count:.0f} requests took more than 50 ms")
 
 
-# `quick` sums up; `versions` removes the pods.
-CASES = (additions, by_ring, left_out, no_effect, restarts, quick, versions)
+# `quick` sums up what the plugin has done until it is restarted; `versions` removes the pods.
+CASES = (additions, by_ring, left_out, no_effect, quick, restarts, versions)

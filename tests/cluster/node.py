@@ -2,11 +2,12 @@
 
 import json
 import re
+import shutil
 import urllib.request
 from pathlib import Path
 
 from cluster import build
-from testkit import paths, wait
+from testkit import paths, procfs, wait
 from testkit.commands import run
 from testkit.failure import Failure
 from testkit.namespaces import Namespace
@@ -78,6 +79,10 @@ class Node(Testbed):
             image.write(archive)
             self.ctr("images", "import", archive)
         self.start_broker()
+        self.version = self.install_library(self.release)
+        self.write("namespaces", "# enrolled\nlisted\n")
+        self.plugin, self.configured = None, 0
+        self.stack.callback(lambda: self.plugin.destroy())
         self.start_plugin()
 
     def write_configuration(self):
@@ -88,6 +93,7 @@ class Node(Testbed):
         network = json.loads(json.dumps(NETWORK))
         network["plugins"][0]["ipam"]["dataDir"] = str(self.directory / "ipam")
         self.write("cni/10-test.conflist", json.dumps(network))
+        self.write("crictl.yaml", "")
         self.write("containerd.toml", CONTAINERD.format(
             directory=self.directory, pause=pause, cni=CNI_PROGRAMS, runc=paths.program("runc")))
 
@@ -114,18 +120,23 @@ class Node(Testbed):
             info = json.loads(self.crictl("info"))
         except Failure:
             return False
-        return all(condition["status"] for condition in info["status"]["conditions"])
+        ready = {condition["type"] for condition in info["status"]["conditions"] if condition["status"]}
+        return {"RuntimeReady", "NetworkReady"} <= ready
 
     def restart_containerd(self):
         """Containers go on without it."""
         self.containerd.popen.kill()
         self.containerd.popen.wait()
         self.start_containerd()
+        self.configured += 1
+        self.wait_configured(self.configured)
 
     def crictl(self, *words):
+        """Inside the node, where containerd serves the streams of `exec`."""
         endpoint = f"unix://{self.directory}/containerd.sock"
-        return run(build.BINARIES / "crictl", "--timeout", "30s", "--runtime-endpoint", endpoint, "--image-endpoint", endpoint,
-                   *words, seconds=CRICTL_SECONDS)
+        command = [build.BINARIES / "crictl", "--config", self.directory / "crictl.yaml", "--timeout", "30s",
+                   "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, *words]
+        return run(*self.namespace.around(command), seconds=CRICTL_SECONDS)
 
     def ctr(self, *words):
         return run(build.BINARIES / "ctr", "--address", self.directory / "containerd.sock", "--namespace", "k8s.io", *words,
@@ -141,27 +152,38 @@ class Node(Testbed):
         self.stack.callback(self.broker.destroy)
         wait.until(self.address.exists, "the broker's socket", READY_SECONDS, self.broker.must_run)
 
-    def install(self, source):
+    def install_library(self, source):
         """The directory of the version that containers get."""
         words = ("install", "--from", source, "--to", self.directory / "lib")
         return Path(run(self.plugin_program, *words).strip())
 
     def collect(self, library):
         """What `collect` says that it has done."""
-        return run(self.plugin_program, "collect", "--library", library, "--keep", "0")
+        return run(self.plugin_program, "collect", "--library", library, "--keep", "0", "--proc", self.visible_processes())
+
+    def visible_processes(self):
+        """A directory like /proc, of the processes that root may look at: in a container that is not each."""
+        directory = self.directory / "proc"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        for pid in procfs.all_pids():
+            if is_readable(Path(f"/proc/{pid}/maps")):
+                (directory / str(pid)).symlink_to(f"/proc/{pid}")
+        return directory
 
     def start_plugin(self):
-        self.version = self.install(self.release)
-        (self.directory / "namespaces").write_text("# enrolled\nlisted\n")
         self.plugin = self.start_process("plugin", [
             self.plugin_program, "run", "--socket", self.directory / "nri.sock", "--library", self.directory / "lib",
             "--member", self.directory / "member", "--namespaces-file", self.directory / "namespaces",
             "--events", self.directory / "events", "--metrics", "127.0.0.1:0"])
-        self.stack.callback(self.plugin.destroy)
-        self.wait_configured(1)
+        self.configured += 1
+        self.wait_configured(self.configured)
+
+    def stop_plugin(self):
+        self.plugin.stop()
 
     def wait_configured(self, times):
-        """Until a runtime has configured the plugin so many times."""
+        """Until runtimes have configured the plugin, and those before it, so many times."""
         pattern = re.compile('("event":"configured".*){%d}' % times, re.DOTALL)
         self.plugin.wait_output(pattern, READY_SECONDS)
 
@@ -207,6 +229,15 @@ class Node(Testbed):
     @staticmethod
     def proc(pid, file):
         return Path("/proc", str(pid), file).read_text(errors="replace")
+
+
+def is_readable(path):
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError:
+        return False
+    return True
 
 
 def remove_empty(directory):
