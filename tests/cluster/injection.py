@@ -11,11 +11,13 @@ PORT = 6379
 # The sidecar is another user than the application.
 SERVER_USER, CLIENT_USER = 1000, 1337
 REQUESTS = 20_000
+# Of each kind, over several connections: so many that those before the rings do not count on a busy machine.
+BENCHMARK_REQUESTS = 200_000
 END_SECONDS = 60
 # Most of what the plugin may add to the start of a container.
 MOST_SECONDS = 0.05
 REDIS = ["redis-server", "--port", str(PORT), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-BENCHMARK = ["redis-benchmark", "-p", str(PORT), "-c", "4", "-n", str(REQUESTS), "-t", "set,get", "-q"]
+BENCHMARK = ["redis-benchmark", "-p", str(PORT), "-c", "4", "-n", str(BENCHMARK_REQUESTS), "-t", "set,get", "-q"]
 
 
 def pod(node, **options):

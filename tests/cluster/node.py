@@ -149,7 +149,8 @@ class Node(Testbed):
         self.address = self.directory / "member" / "broker"
         self.broker = self.start_process("sidestepd", [self.release / "sidestepd", "--address", self.address,
                                                        "--config", config, "--idle-exit", "0"])
-        self.stack.callback(self.broker.destroy)
+        # `destroy` leaves brokers alone, since `sidestep run` starts some that others use.
+        self.stack.callback(self.broker.popen.kill)
         wait.until(self.address.exists, "the broker's socket", READY_SECONDS, self.broker.must_run)
 
     def install_library(self, source):
