@@ -61,6 +61,15 @@ def additions(node, images, checks):
     checks.check("coreutils" in said, f"a process of exec runs: {said}")
 
 
+def beside_volumes(node, images, checks):
+    """An empty volume over the directory in which the mounts are made, as pods with a read-only root have at /run."""
+    volume = node.directory / "kubernetes.io~empty-dir" / "tmp"
+    volume.mkdir(parents=True)
+    container = pod(node).run("app", images.redis, ["sleep", "600"], mounts={f"/{node.directory.parts[1]}": volume})
+    wait.until(lambda: "SIDESTEP_BROKER" in container.environment(), "the variables")
+    wait.until(lambda: f"{node.version}/libsidestep.so" in node.proc(container.pid(), "maps"), "the library to be loaded")
+
+
 def by_ring(node, images, checks):
     """Server and client of one pod, as different users, with a read-only root and no capabilities."""
     made = pod(node)
@@ -159,4 +168,4 @@ def quick(node, _images, checks):
 
 
 # `quick` sums up what the plugin has done until it is restarted; `versions` removes the pods.
-CASES = (additions, by_ring, left_out, no_effect, quick, restarts, versions)
+CASES = (additions, beside_volumes, by_ring, left_out, no_effect, quick, restarts, versions)

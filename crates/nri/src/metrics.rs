@@ -25,12 +25,14 @@ pub struct Metrics {
     connected: Gauge,
     connections: Counter,
     requests: Histogram,
+    lost: Counter,
     registry: Arc<Registry>,
 }
 
 impl Default for Metrics {
     fn default() -> Metrics {
         let (containers, connected, connections) = (Family::default(), Gauge::default(), Counter::default());
+        let lost = Counter::default();
         // The runtime waits 2 s.
         let requests = Histogram::new([0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0]);
         let mut registry = Registry::with_prefix("sidestep_nri");
@@ -39,8 +41,9 @@ impl Default for Metrics {
         registry.register("connections", "Connections to the runtime that it has accepted", connections.clone());
         let help = "Time in which the runtime's requests were answered";
         registry.register_with_unit("request", help, Unit::Seconds, requests.clone());
+        registry.register("lines_lost", "Lines of the log that could not be written in time", lost.clone());
         registry.register("build", "The running version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        Metrics { containers, connected, connections, requests, registry: Arc::new(registry) }
+        Metrics { containers, connected, connections, requests, lost, registry: Arc::new(registry) }
     }
 }
 
@@ -67,6 +70,11 @@ impl Metrics {
     /// A request was answered.
     pub fn answered(&self, time: Duration) {
         self.requests.observe(time.as_secs_f64());
+    }
+
+    /// A line of the log is lost.
+    pub fn lost(&self) {
+        self.lost.inc();
     }
 
     /// As text.

@@ -9,12 +9,14 @@ use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Most characters of a name that somebody else has chosen.
 const LONGEST_NAME: usize = 256;
 /// Most bytes of the file of events. A full one becomes FILE.1, in place of the one before.
 const LARGEST_FILE: u64 = 1 << 20;
+/// Lines that wait to be written; further ones are lost, and counted.
+const WAITING: usize = 4096;
 
 /// A container of an enrolled pod.
 #[derive(Clone, Debug, Serialize)]
@@ -51,18 +53,26 @@ struct Line<'a> {
     message: &'a str,
 }
 
-/// Where reports go. Clones share it.
+/// Where reports go. Clones share it. A thread writes them, so that no request waits for a disk, or for whoever reads the log.
 #[derive(Clone)]
 pub struct Reporter {
     metrics: Metrics,
-    events: Option<Arc<Mutex<Events>>>,
+    lines: SyncSender<Written>,
+}
+
+/// A line for the thread.
+struct Written {
+    text: String,
+    is_event: bool,
 }
 
 impl Reporter {
     /// `events`: the file to which a line is added for each container that does not use rings.
     pub fn new(metrics: Metrics, events: Option<&Path>) -> io::Result<Reporter> {
-        let events = events.map(Events::open).transpose()?.map(|events| Arc::new(Mutex::new(events)));
-        Ok(Reporter { metrics, events })
+        let events = events.map(Events::open).transpose()?;
+        let (lines, waiting) = sync_channel(WAITING);
+        std::thread::Builder::new().name("reporter".into()).spawn(move || write(&waiting, events))?;
+        Ok(Reporter { metrics, lines })
     }
 
     /// What has become of a container.
@@ -71,14 +81,8 @@ impl Reporter {
         let reason = outcome.reason();
         let message = reason.map_or("The container gets the library", Reason::sentence);
         let reason = reason.map(Reason::name);
-        let line =
-            line(&Line { time: now(), level: "info", event: outcome.name(), subject: Some(subject), reason, message });
-        log(&line);
-        if let (Some(events), Some(_)) = (&self.events, reason)
-            && let Err(error) = events.lock().unwrap_or_else(PoisonError::into_inner).add(&line)
-        {
-            self.warning("events", &format!("cannot write the file of events: {error}"));
-        }
+        let line = Line { time: now(), level: "info", event: outcome.name(), subject: Some(subject), reason, message };
+        self.write(&line, reason.is_some());
     }
 
     /// Something about the plugin itself.
@@ -92,7 +96,28 @@ impl Reporter {
     }
 
     fn plain(&self, level: &'static str, event: &str, message: &str) {
-        log(&line(&Line { time: now(), level, event, subject: None, reason: None, message }));
+        self.write(&Line { time: now(), level, event, subject: None, reason: None, message }, false);
+    }
+
+    fn write(&self, line: &Line<'_>, is_event: bool) {
+        if self.lines.try_send(Written { text: text(line), is_event }).is_err() {
+            self.metrics.lost();
+        }
+    }
+}
+
+/// Writes until the process ends.
+fn write(lines: &Receiver<Written>, mut events: Option<Events>) {
+    for Written { text, is_event } in lines {
+        if let Some(events) = events.as_mut().filter(|_| is_event)
+            && let Err(error) = events.add(&text)
+        {
+            let message = format!("Cannot write the file of events: {error}");
+            let line =
+                Line { time: now(), level: "warning", event: "events", subject: None, reason: None, message: &message };
+            log(&self::text(&line));
+        }
+        log(&text);
     }
 }
 
@@ -100,7 +125,7 @@ fn now() -> String {
     Timestamp::now().to_string()
 }
 
-fn line(line: &Line<'_>) -> String {
+fn text(line: &Line<'_>) -> String {
     let text = serde_json::to_string(line);
     text.expect("texts and numbers can always be written as JSON") + "\n"
 }
@@ -162,8 +187,14 @@ mod tests {
     fn names_that_somebody_else_has_chosen_are_short_and_one_line() {
         let pod = PodSandbox { name: "a\"\n\u{1b}[2J".repeat(1000), ..PodSandbox::default() };
         let subject = Subject::new(&pod, &Container::default());
-        let text =
-            line(&Line { time: now(), level: "info", event: "e", subject: Some(&subject), reason: None, message: "" });
+        let text = super::text(&Line {
+            time: now(),
+            level: "info",
+            event: "e",
+            subject: Some(&subject),
+            reason: None,
+            message: "",
+        });
         assert_eq!(text.matches('\n').count(), 1);
         assert!(text.len() < 3000 && !text.contains('\u{1b}'), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["event"], "e");

@@ -51,6 +51,7 @@ fn containers_that_were_there_before_are_told() {
         let answer = runtime.call("Synchronize", &request);
         assert_eq!(SynchronizeResponse::decode(&answer.payload[..]).expect("an answer").more, request.more);
     }
+    node.line("left-out");
     let events = std::fs::read_to_string(node.path("events")).expect("the file of events");
     assert_eq!(events.lines().count(), 1, "{events}");
     let event: Value = serde_json::from_str(&events).expect("JSON");
@@ -94,6 +95,7 @@ fn enrolled_containers_are_adjusted_and_no_others() {
 #[test]
 fn who_is_left_out_is_told_with_the_reason() {
     let node = Node::new(&["--metrics", "127.0.0.1:0"]);
+    let line = node.line("metrics")["message"].as_str().expect("a text").to_owned();
     let mut runtime = node.ready();
     let mut opted_out = request(Some("enabled"), &[]);
     let annotation = ("sidestep.dev/rings.app".to_owned(), "disabled".to_owned());
@@ -102,6 +104,8 @@ fn who_is_left_out_is_told_with_the_reason() {
     std::fs::remove_dir(node.path("member")).expect("removed");
     assert_eq!(runtime.create(&request(Some("enabled"), &[])), None);
 
+    // A line of the log follows that of the file.
+    (0..2).for_each(|_| _ = node.line("left-out"));
     let events = std::fs::read_to_string(node.path("events")).expect("the file of events");
     let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let told: Vec<_> = events.iter().map(|event| (event["event"].clone(), event["reason"].clone())).collect();
@@ -110,7 +114,6 @@ fn who_is_left_out_is_told_with_the_reason() {
         assert_eq!(events[0][field], expected);
     }
 
-    let line = node.line("metrics")["message"].as_str().expect("a text").to_owned();
     let address = line.split("http://").nth(1).and_then(|rest| rest.strip_suffix("/metrics")).expect("an address");
     let metrics = get(address, "/metrics");
     for expected in [
