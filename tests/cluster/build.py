@@ -1,4 +1,4 @@
-"""Builds containerd and crictl from Go modules, beside the programs of tests/kube; once."""
+"""Builds containerd, runc and crictl from Go modules, beside the programs of tests/kube; once."""
 
 import re
 from pathlib import Path
@@ -32,4 +32,20 @@ class Crictl(Module):
         return {}
 
 
-MODULES = (Containerd(), Crictl())
+class Runc(Module):
+    """Debian's is too old for pods with users of their own, which need mounts that map them."""
+
+    folder = HERE / "modules" / "runc"
+    source = WORK / "src-runc"
+    stamp = BINARIES / "built-from-runc"
+    programs = {"runc": "github.com/opencontainers/runc"}
+    version_line = re.compile(r"^require github\.com/opencontainers/runc (v\d+\.\d+\.\d+)$", re.MULTILINE)
+    # It has parts in C, of which libseccomp is one.
+    flags = ("-tags", "seccomp")
+    variables = {"CGO_ENABLED": "1"}
+
+    def constants(self):
+        return {}
+
+
+MODULES = (Containerd(), Crictl(), Runc())

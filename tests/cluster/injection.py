@@ -72,7 +72,15 @@ def beside_volumes(node, images, checks):
 
 def by_ring(node, images, checks):
     """Server and client of one pod, as different users, with a read-only root and no capabilities."""
-    made = pod(node)
+    speak(node, images, checks, pod(node))
+
+
+def in_user_namespaces(node, images, checks):
+    """The same in a pod whose users are the pod's own."""
+    speak(node, images, checks, pod(node, has_users=True))
+
+
+def speak(node, images, checks, made):
     server = start(node, made, "server", images.redis, REDIS, user=SERVER_USER)
     wait.until(lambda: "Ready to accept connections" in server.log(), "the server to be ready", END_SECONDS)
     clients = [start(node, made, "client", images.redis, BENCHMARK, user=CLIENT_USER),
@@ -81,7 +89,7 @@ def by_ring(node, images, checks):
         client.wait(END_SECONDS)
         seen = report(node, client)
         share = seen.ring / max(seen.ring + seen.kernel, 1)
-        checks.figures[f"share of bytes by ring, {client.name}"] = share
+        checks.figures[f"{made.name}: share of bytes by ring, {client.name}"] = share
         checks.check(share >= 0.95, f"{client.name}: {share:.0%} of the bytes by ring: {seen}")
     checks.check(f"asked {REQUESTS} times" in clients[1].log(), f"the musl client: {clients[1].log()}")
     server.stop()
@@ -168,4 +176,4 @@ def quick(node, _images, checks):
 
 
 # `quick` sums up what the plugin has done until it is restarted; `versions` removes the pods.
-CASES = (additions, beside_volumes, by_ring, left_out, no_effect, quick, restarts, versions)
+CASES = (additions, beside_volumes, by_ring, in_user_namespaces, left_out, no_effect, quick, restarts, versions)

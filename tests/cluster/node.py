@@ -14,7 +14,7 @@ from testkit.namespaces import Namespace
 from testkit.process import Process
 from testkit.testbed import Testbed
 
-PROGRAMS = ("ip", "nsenter", "runc", "gcc", "musl-gcc", "redis-server", "redis-benchmark", "ldd")
+PROGRAMS = ("ip", "nsenter", "gcc", "musl-gcc", "redis-server", "redis-benchmark", "ldd")
 CNI_PROGRAMS = Path("/usr/lib/cni")
 CGROUPS = Path("/sys/fs/cgroup")
 READY_SECONDS = 30
@@ -90,12 +90,14 @@ class Node(Testbed):
         for name in ("cni", "nri", "report", "member"):
             (self.directory / name).mkdir()
         (self.directory / "report").chmod(0o777)
+        # Users of a pod that has its own must get to their root.
+        self.directory.chmod(0o755)
         network = json.loads(json.dumps(NETWORK))
         network["plugins"][0]["ipam"]["dataDir"] = str(self.directory / "ipam")
         self.write("cni/10-test.conflist", json.dumps(network))
         self.write("crictl.yaml", "")
         self.write("containerd.toml", CONTAINERD.format(
-            directory=self.directory, pause=pause, cni=CNI_PROGRAMS, runc=paths.program("runc")))
+            directory=self.directory, pause=pause, cni=CNI_PROGRAMS, runc=build.BINARIES / "runc"))
 
     def write(self, name, text):
         path = self.directory / name

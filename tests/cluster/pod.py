@@ -9,6 +9,8 @@ from testkit.failure import Failure
 
 POD, CONTAINER, NODE = 0, 1, 2
 RINGS = "sidestep.dev/rings"
+# Users of a pod that has its own, and where these begin on the node.
+USERS = {"container_id": 0, "host_id": 200_000, "length": 65_536}
 NUMBERS = itertools.count(1)
 # As Pod Security "restricted" wants it.
 RESTRICTED = {"readonly_rootfs": True, "no_new_privs": True, "capabilities": {"drop_capabilities": ["ALL"]},
@@ -16,13 +18,16 @@ RESTRICTED = {"readonly_rootfs": True, "no_new_privs": True, "capabilities": {"d
 
 
 class Pod:
-    def __init__(self, node, namespace="shop", label="enabled", annotations=None, network=POD):
+    def __init__(self, node, namespace="shop", label="enabled", annotations=None, network=POD, has_users=False):
         self.node = node
         self.uid = str(uuid.uuid4())
         self.name = f"pod-{next(NUMBERS)}"
         self.namespace = namespace
         labels = {} if label is None else {RINGS: label}
-        security = {"namespace_options": {"network": network, "pid": CONTAINER, "ipc": POD}}
+        self.namespaces = {"network": network, "pid": CONTAINER, "ipc": POD}
+        if has_users:
+            self.namespaces["userns_options"] = {"mode": POD, "uids": [USERS], "gids": [USERS]}
+        security = {"namespace_options": self.namespaces}
         self.config = node.write(f"{self.name}.json", json.dumps({
             "metadata": {"name": self.name, "namespace": namespace, "uid": self.uid, "attempt": 1},
             "labels": labels, "annotations": annotations or {}, "log_directory": str(node.directory),
@@ -36,7 +41,7 @@ class Pod:
             "envs": [{"key": key, "value": value} for key, value in (env or {}).items()],
             "mounts": [{"host_path": str(host), "container_path": path} for path, host in (mounts or {}).items()],
             "log_path": f"{self.name}-{name}.log",
-            "linux": {"security_context": {"run_as_user": {"value": user}, **RESTRICTED}}}))
+            "linux": {"security_context": {"run_as_user": {"value": user}, "namespace_options": self.namespaces, **RESTRICTED}}}))
         identity = self.node.crictl("create", self.id, config, self.config).strip()
         self.node.crictl("start", identity)
         return Container(self.node, self, name, identity)

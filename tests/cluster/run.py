@@ -8,7 +8,7 @@ runtime's CRI, as a kubelet makes them.
   tests/cluster/run.py --only by_ring         one case (may be given several times)
   tests/cluster/run.py --keep                 leaves the logs
 
-The last line is `cluster: N passed, N failed`. The first run builds containerd and crictl, which takes some minutes.
+The last line is `cluster: N passed, N failed`. The first run builds containerd, runc and crictl, which takes ten minutes.
 """
 
 import argparse
