@@ -59,6 +59,7 @@ def additions(node, images, checks):
     checks.check(spec["process"]["noNewPrivileges"] and spec["root"]["readonly"], "it is restricted as before")
     said = node.crictl("exec", container.id, "/bin/sleep", "--version")
     checks.check("coreutils" in said, f"a process of exec runs: {said}")
+    wait.until(lambda: report(node, container).lines, "the report of the process of exec, which had the library")
 
 
 def beside_volumes(node, images, checks):
@@ -160,7 +161,6 @@ def versions(node, images, checks):
     for other in list(node.pods):
         other.remove()
         node.pods.remove(other)
-        node.removed.append(other)
     checks.check(f"removed {first.name}" in node.collect(library), "nobody has it")
     checks.check(second.exists() and not first.exists(), "the current one stays")
 

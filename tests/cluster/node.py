@@ -59,7 +59,7 @@ class Node(Testbed):
         self.images = images
         self.release = paths.built("release", "sidestep", "sidestepd", "libsidestep.so", directory=options.release)
         self.plugin_program = paths.built("debug", "sidestep-nri") / "sidestep-nri"
-        self.pods, self.removed = [], []
+        self.pods, self.uids = [], []
 
     def start(self):
         super().start()
@@ -222,8 +222,8 @@ class Node(Testbed):
 
     def clear_cgroups(self):
         """The runtime removes cgroups of containers, and a kubelet those of pods; what they are in goes if this run made it."""
-        for pod in (*self.pods, *self.removed):
-            for directory in CGROUPS.glob(f"**/kubepods/besteffort/pod{pod.uid}"):
+        for uid in self.uids:
+            for directory in CGROUPS.glob(f"**/kubepods/besteffort/pod{uid}"):
                 wait.until(lambda path=directory: remove_empty(path), f"{directory} to be empty", READY_SECONDS)
         for directory in (*CGROUPS.glob("**/kubepods/besteffort"), *CGROUPS.glob("**/kubepods")):
             if directory not in self.foreign_cgroups:

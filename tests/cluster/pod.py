@@ -21,6 +21,8 @@ class Pod:
     def __init__(self, node, namespace="shop", label="enabled", annotations=None, network=POD, has_users=False):
         self.node = node
         self.uid = str(uuid.uuid4())
+        # Known even if the runtime fails: it may have made some of the pod.
+        node.uids.append(self.uid)
         self.name = f"pod-{next(NUMBERS)}"
         self.namespace = namespace
         labels = {} if label is None else {RINGS: label}
