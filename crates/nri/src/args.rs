@@ -99,6 +99,9 @@ pub struct Collect {
     /// Keep all versions until the current one has been so for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub keep: u64,
+    /// Also remove the current version, and the directory if nothing is left in it: new containers get no library
+    #[arg(long, conflicts_with = "keep")]
+    pub all: bool,
     /// The host's /proc
     #[arg(long, value_name = "DIR", default_value = "/proc")]
     pub proc: PathBuf,

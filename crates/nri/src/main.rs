@@ -7,7 +7,7 @@ use args::{Args, Collect, Command, Install, Run};
 use clap::Parser;
 use sidestep_error::chain;
 use sidestep_nri::run::{RunError, run};
-use sidestep_nri::store::{CollectError, Collected, InstallError, collect, install};
+use sidestep_nri::store::{CollectError, Collected, InstallError, collect, collect_all, install};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -47,8 +47,11 @@ fn put(options: &Install) -> Result<(), Error> {
 }
 
 fn clear(options: &Collect) -> Result<(), Error> {
-    let Collected { removed, used, recent } =
-        collect(&options.library, Duration::from_secs(options.keep), &options.proc)?;
+    let keep = Duration::from_secs(options.keep);
+    let Collected { removed, used, recent } = match options.all {
+        true => collect_all(&options.library, &options.proc),
+        false => collect(&options.library, keep, &options.proc),
+    }?;
     let say = |what: &str, names: &[String]| names.iter().for_each(|name| println!("{what} {name}"));
     say("removed", &removed);
     say("used", &used);

@@ -12,7 +12,7 @@ mod collect;
 mod install;
 mod use_of;
 
-pub use collect::{CollectError, Collected, collect};
+pub use collect::{CollectError, Collected, collect, collect_all};
 pub use install::{InstallError, install};
 pub use use_of::UseError;
 

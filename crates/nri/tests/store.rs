@@ -1,6 +1,6 @@
 //! Versions of the library: how they come, and when they go.
 
-use sidestep_nri::store::{Collected, InstallError, LIBRARY, collect, current, install};
+use sidestep_nri::store::{Collected, InstallError, LIBRARY, collect, collect_all, current, install};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -199,6 +199,21 @@ fn nothing_else_is_removed() {
     fs::create_dir(store.path().join(".new-killed")).expect("a directory");
     assert_eq!(store.collect().removed, [".new-killed"]);
     assert_eq!(store.versions().len(), 5);
+}
+
+/// As when Sidestep is removed from a node.
+#[test]
+fn all_versions_go_but_those_that_somebody_has() {
+    let store = Store::new();
+    let used = store.install(&loadable("1"));
+    let newest = store.install(&loadable("2"));
+    let user = User::of(&used.join(LIBRARY));
+    let collected = collect_all(&store.path(), &store.proc()).expect("collected");
+    assert_eq!((collected.removed, collected.used), (vec![name(&newest)], vec![name(&used)]));
+    assert_eq!(current(&store.path()), None);
+    drop(user);
+    assert_eq!(collect_all(&store.path(), &store.proc()).expect("collected").removed, [name(&used)]);
+    assert!(!store.path().exists(), "nothing is left");
 }
 
 /// Whoever cannot see all processes removes nothing.

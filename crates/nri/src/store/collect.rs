@@ -41,28 +41,69 @@ pub fn collect(store: &Path, keep: Duration, proc: &Path) -> Result<Collected, C
     let current = current_name(store).ok_or_else(|| CollectError::NoCurrent { path: link.clone() })?;
     let has_stood = age(link.symlink_metadata().and_then(|meta| meta.modified()).map_err(failed)?) >= keep;
     let mut collected = Collected::default();
+    let mut versions = versions(store, keep, &mut collected)?;
+    versions.retain(|name| Path::new(name) != current);
+    if has_stood {
+        remove_unused(store, versions, proc, &mut collected)?;
+    } else {
+        collected.recent = versions;
+    }
+    Ok(collected)
+}
+
+/// Removes everything of a store that no process has: new containers get no library from now on. A container that was created a
+/// moment ago may fail to start once.
+pub fn collect_all(store: &Path, proc: &Path) -> Result<Collected, CollectError> {
+    let lock = lock(store).map_err(|source| CollectError::List { path: store.to_owned(), source })?;
+    let mut collected = Collected::default();
+    let link = store.join(CURRENT);
+    match fs::remove_file(&link) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(CollectError::Remove { path: link, source });
+        }
+        _ => {}
+    }
+    let versions = versions(store, Duration::ZERO, &mut collected)?;
+    remove_unused(store, versions, proc, &mut collected)?;
+    drop(lock);
+    match fs::remove_dir(store) {
+        // Something is in use, or is not ours.
+        Err(source) if source.kind() != io::ErrorKind::DirectoryNotEmpty => {
+            Err(CollectError::Remove { path: store.to_owned(), source })
+        }
+        _ => Ok(collected),
+    }
+}
+
+/// The names of all versions. What a killed installation has left longer ago than `keep` is removed.
+fn versions(store: &Path, keep: Duration, collected: &mut Collected) -> Result<Vec<String>, CollectError> {
+    let failed = |source| CollectError::List { path: store.to_owned(), source };
     let mut versions = Vec::new();
     for entry in fs::read_dir(store).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with(TEMPORARY) && is_old(&entry, keep) {
-            remove(store, name, &mut collected)?;
-        } else if is_version(&name) && Path::new(&name) != current {
+            remove(store, name, collected)?;
+        } else if is_version(&name) {
             versions.push(name);
         }
     }
-    if !has_stood {
-        collected.recent = versions;
-        return Ok(collected);
-    }
-    let sought = Sought::new(store, versions.clone());
-    collected.used = sought.used(proc)?;
+    Ok(versions)
+}
+
+fn remove_unused(
+    store: &Path,
+    versions: Vec<String>,
+    proc: &Path,
+    collected: &mut Collected,
+) -> Result<(), CollectError> {
+    collected.used = Sought::new(store, versions.clone()).used(proc)?;
     for name in versions {
         if !collected.used.contains(&name) {
-            remove(store, name, &mut collected)?;
+            remove(store, name, collected)?;
         }
     }
-    Ok(collected)
+    Ok(())
 }
 
 fn remove(store: &Path, name: String, collected: &mut Collected) -> Result<(), CollectError> {
