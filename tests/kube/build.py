@@ -39,6 +39,9 @@ class Module:
     programs: dict
     # The go.mod that says which version is wanted.
     version_line: re.Pattern
+    # Further words for go, and variables beside those of `environment`.
+    flags = ()
+    variables = {}
 
     def version(self):
         found = self.version_line.search((self.folder / "go.mod").read_text())
@@ -70,9 +73,9 @@ class Module:
         for name, package in self.programs.items():
             started = time.monotonic()
             say(f"building {name} {self.version()[0]}")
-            command = [go, "build", "-trimpath", "-ldflags", flags, "-o", str(BINARIES / name), package]
-            done = subprocess.run(command, cwd=self.source, env=environment(), capture_output=True, text=True,
-                                  timeout=BUILD_SECONDS)
+            command = [go, "build", "-trimpath", *self.flags, "-ldflags", flags, "-o", str(BINARIES / name), package]
+            done = subprocess.run(command, cwd=self.source, env={**environment(), **self.variables}, capture_output=True,
+                                  text=True, timeout=BUILD_SECONDS)
             if done.returncode != 0:
                 raise Failure(f"{name} cannot be built ({' '.join(command)} in {self.source}):\n{done.stderr[-2000:]}")
             say(f"built {name} in {time.monotonic() - started:.0f} s")

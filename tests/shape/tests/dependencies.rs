@@ -20,7 +20,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-error", &[]),
     ("sidestep-broker", &["sidestep-abi", "sidestep-ring", "sidestep-error"]),
     ("sidestep-agent-api", &[]),
-    ("sidestep-cli", &["sidestep-abi", "sidestep-agent-api", "sidestep-broker", "sidestep-error"]),
+    ("sidestep-program", &[]),
+    ("sidestep-nri", &["sidestep-abi", "sidestep-error", "sidestep-program"]),
+    ("sidestep-cli", &["sidestep-abi", "sidestep-agent-api", "sidestep-broker", "sidestep-error", "sidestep-program"]),
     ("sidestep-lab", &[]),
     ("sidestep-mesh", &[]),
     ("sidestep-bpf", &[]),
@@ -79,7 +81,7 @@ fn the_library_brings_little_along() {
 #[test]
 fn daemon_and_command_line_know_nothing_of_the_library() {
     let packages = Packages::load();
-    for name in ["sidestep-broker", "sidestep-cli"] {
+    for name in ["sidestep-broker", "sidestep-cli", "sidestep-nri"] {
         let used = packages.all(name, For::Shipping);
         assert!(used.contains("sidestep-abi"), "{name}: {used:?}");
         for not in ["sidestep-preload", "sidestep-conn", "sidestep-sys"] {

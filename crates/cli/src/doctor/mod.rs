@@ -1,7 +1,6 @@
 //! `sidestep doctor`: what will and will not work on this machine and with this program, and why.
 
 mod device;
-mod elf;
 mod limits;
 mod machine;
 mod program;

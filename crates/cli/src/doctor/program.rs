@@ -1,12 +1,12 @@
 //! A program: can the library be loaded into it, and would the library see its socket calls?
 
-use super::elf::{self, Elf};
 use super::{Check, Verdict, users};
 use sidestep_error::chain;
+use sidestep_program::{Elf, ElfError};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Limit for scripts whose interpreter is a script, and so on; the kernel has one, too.
@@ -62,30 +62,38 @@ fn file(path: &Path) -> Check {
 /// The loader ignores LD_PRELOAD for a program that gets more rights than the user who starts it.
 fn rights(path: &Path) -> Check {
     let advice = "the loader ignores LD_PRELOAD here: its connections stay on the kernel; start it as its user, without that bit";
-    let mode = path.metadata().map_or(0, |meta| meta.mode());
-    if mode & 0o4000 != 0 {
-        return Check::fails("rights", "setuid", advice);
+    match File::open(path).and_then(|file| sidestep_program::extra_rights(&file)) {
+        Ok(Some(rights)) => Check::fails("rights", rights.to_string(), advice),
+        // `file` has said what cannot be read.
+        Ok(None) | Err(_) => Check::ok("rights", "no setuid, setgid or file capabilities"),
     }
-    // The setgid bit without group execution is an old marker for mandatory locking.
-    if mode & 0o2010 == 0o2010 {
-        return Check::fails("rights", "setgid", advice);
-    }
-    if rustix::fs::getxattr(path, c"security.capability", &mut [0u8; 64]).is_ok_and(|len| len > 0) {
-        return Check::fails("rights", "file capabilities (setcap)", advice);
-    }
-    Check::ok("rights", "no setuid, setgid or file capabilities")
 }
 
 fn binary(path: &Path) -> Vec<Check> {
-    match elf::read(path) {
-        Ok(elf) => checks_of(&elf),
+    match read(path) {
+        Ok((elf, is_go)) => checks_of(&elf, is_go),
         Err(error) => {
             vec![Check::fails("format", chain(&error).to_string(), "name an ELF program or a script")]
         }
     }
 }
 
-fn checks_of(elf: &Elf) -> Vec<Check> {
+/// Why nothing is known of a program.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("cannot open it")]
+    Open(#[from] io::Error),
+    #[error(transparent)]
+    Format(#[from] ElfError),
+}
+
+/// Its headers, and whether the Go tool chain built it.
+fn read(path: &Path) -> Result<(Elf, bool), ReadError> {
+    let file = File::open(path)?;
+    Ok((sidestep_program::read(&file)?, sidestep_program::is_go(&file)))
+}
+
+fn checks_of(elf: &Elf, is_go: bool) -> Vec<Check> {
     if let Some(other) = &elf.other_machine {
         return vec![Check::fails(
             "format",
@@ -105,7 +113,7 @@ fn checks_of(elf: &Elf) -> Vec<Check> {
         }
         Some(loader) => Check::ok("linking", format!("dynamic ({loader})")),
     });
-    checks.push(if elf.is_go {
+    checks.push(if is_go {
         Check::fails(
             "language",
             "Go: it makes system calls itself, past every library",
@@ -119,11 +127,7 @@ fn checks_of(elf: &Elf) -> Vec<Check> {
 
 /// The command of a `#!` line: a program and at most one argument.
 fn interpreter_of(path: &Path) -> Option<String> {
-    let mut line = Vec::new();
-    // The kernel reads 256 bytes.
-    BufReader::new(File::open(path).ok()?.take(256)).read_until(b'\n', &mut line).ok()?;
-    let line = String::from_utf8_lossy(line.strip_prefix(b"#!")?).trim().to_string();
-    Some(line)
+    sidestep_program::interpreter_line(&File::open(path).ok()?).ok()?
 }
 
 fn follow_script(line: &str, depth: usize, checks: &mut Vec<Check>) {

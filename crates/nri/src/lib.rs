@@ -1,0 +1,33 @@
+//! The containers of enrolled pods start with Sidestep's library: a plugin for NRI, the Node Resource Interface of containerd and
+//! CRI-O.
+//!
+//! ```text
+//! run         connects, and connects again                     store       versions of the library on a node
+//!   |
+//! session     one connection: mux (frames), ttrpc (calls)
+//!   |
+//! plugin      a request -> an answer                            reporter    log, file of events, metrics
+//!   |     \
+//! enrolment    injection    inspector -> entrypoint
+//! (namespaces) (mounts, variables)       (a container's first program)
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod api;
+mod enrolment;
+mod entrypoint;
+pub mod injection;
+mod inspector;
+mod metrics;
+pub mod mux;
+pub mod namespaces;
+mod outcome;
+mod plugin;
+mod present;
+mod reason;
+mod report;
+pub mod run;
+mod server;
+mod session;
+pub mod store;
+pub mod ttrpc;

@@ -1,0 +1,51 @@
+"""Builds containerd, runc and crictl from Go modules, beside the programs of tests/kube; once."""
+
+import re
+from pathlib import Path
+
+from kube.build import BINARIES, WORK, Module
+
+HERE = Path(__file__).resolve().parent
+
+
+class Containerd(Module):
+    folder = HERE / "modules" / "containerd"
+    source = WORK / "src-containerd"
+    stamp = BINARIES / "built-from-containerd"
+    programs = {name: f"github.com/containerd/containerd/v2/cmd/{name}"
+                for name in ("containerd", "containerd-shim-runc-v2", "ctr")}
+    version_line = re.compile(r"^require github\.com/containerd/containerd/v2 (v\d+\.\d+\.\d+)$", re.MULTILINE)
+
+    def constants(self):
+        """NRI tells plugins the runtime's version."""
+        return {"github.com/containerd/containerd/v2/version.Version": self.version()[0]}
+
+
+class Crictl(Module):
+    folder = HERE / "modules" / "crictl"
+    source = WORK / "src-crictl"
+    stamp = BINARIES / "built-from-crictl"
+    programs = {"crictl": "sigs.k8s.io/cri-tools/cmd/crictl"}
+    version_line = re.compile(r"^require sigs\.k8s\.io/cri-tools (v\d+\.\d+\.\d+)$", re.MULTILINE)
+
+    def constants(self):
+        return {}
+
+
+class Runc(Module):
+    """Debian's is too old for pods with users of their own, which need mounts that map them."""
+
+    folder = HERE / "modules" / "runc"
+    source = WORK / "src-runc"
+    stamp = BINARIES / "built-from-runc"
+    programs = {"runc": "github.com/opencontainers/runc"}
+    version_line = re.compile(r"^require github\.com/opencontainers/runc (v\d+\.\d+\.\d+)$", re.MULTILINE)
+    # It has parts in C, of which libseccomp is one.
+    flags = ("-tags", "seccomp")
+    variables = {"CGO_ENABLED": "1"}
+
+    def constants(self):
+        return {}
+
+
+MODULES = (Containerd(), Crictl(), Runc())
