@@ -223,7 +223,7 @@ impl Node {
                 tracing::warn!("UDP sockets whose backends have gone are not all led to others, or ended: {error}");
             }
             Message::Wait(wait) => self.waiting.push(wait),
-            Message::Asked(Question::Admission(Admission::Ready), reply) => {
+            Message::Asked(Question::Admission(Admission::Ready), reply) if self.view.settings.admissions.is_some() => {
                 let _ = reply.send(waiting::ready(self.is_attached));
             }
             Message::Asked(Question::Stop { pins: Some(other), .. }, reply) if !self.has(other) => {

@@ -1,6 +1,7 @@
 //! Command-line options and their help.
 
-use clap::{Args as Group, Parser, Subcommand};
+use crate::config::{LEAST_SECONDS, MOST_SECONDS, TIMEOUT_SECONDS};
+use clap::{Args as Group, Parser, Subcommand, value_parser};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -38,7 +39,8 @@ pub struct Install {
     #[arg(long, value_name = "PATH", default_value = sidestep_agent_api::DEFAULT_SOCKET)]
     pub socket: PathBuf,
     /// Seconds that a pod may wait for the agent
-    #[arg(long, value_name = "SECONDS", default_value_t = crate::config::TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(2..=crate::config::MOST_SECONDS))]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS)]
+    #[arg(value_parser = value_parser!(u64).range(LEAST_SECONDS..=MOST_SECONDS))]
     pub timeout: u64,
     /// Go on, until SIGTERM or SIGINT: wait for a configuration if there is none, and install again what another program removes
     #[arg(long)]

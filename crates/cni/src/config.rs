@@ -87,7 +87,7 @@ impl Config {
         if (LEAST_SECONDS..=MOST_SECONDS).contains(&seconds) {
             return Ok(Duration::from_secs(seconds));
         }
-        Err(PluginError::Timeout { found: seconds })
+        Err(PluginError::Timeout { found: seconds, least: LEAST_SECONDS, most: MOST_SECONDS })
     }
 
     /// The result of the plugins before this one.

@@ -23,8 +23,8 @@ pub enum PluginError {
     Decode(#[source] serde_json::Error),
     #[error("the network configuration's {field} is missing")]
     Missing { field: &'static str },
-    #[error("the network configuration's timeoutSeconds is {found}: from {least} to {most} is possible", least = crate::config::LEAST_SECONDS, most = crate::config::MOST_SECONDS)]
-    Timeout { found: u64 },
+    #[error("the network configuration's timeoutSeconds is {found}: from {least} to {most} is possible")]
+    Timeout { found: u64, least: u64, most: u64 },
     #[error("the network configuration has no prevResult: sidestep-cni must come after another plugin of a chain")]
     NotChained,
     #[error("prevResult cannot be understood")]

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-error", &[]),
     ("sidestep-broker", &["sidestep-abi", "sidestep-ring", "sidestep-error"]),
     ("sidestep-agent-api", &[]),
+    ("sidestep-cni", &["sidestep-agent-api", "sidestep-error"]),
     ("sidestep-cli", &["sidestep-abi", "sidestep-agent-api", "sidestep-broker", "sidestep-error"]),
     ("sidestep-lab", &[]),
     ("sidestep-mesh", &[]),

@@ -1,5 +1,6 @@
 //! The agent as a program: it is fed from a directory, killed, exchanged, queried and removed.
 
+mod admission;
 mod agent;
 mod answers;
 mod capture;
