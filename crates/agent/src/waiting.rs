@@ -62,7 +62,7 @@ fn outcome(wait: &Wait, pods: &Pods, is_attached: bool, now: Instant) -> Option<
     }
     let mut why = status.map(|status| status.troubles.clone()).unwrap_or_default();
     if why.is_empty() {
-        why.push("the agent is still writing its tables".into());
+        why.push("its document has not been read, or the agent is still writing its tables".into());
     }
     Some(Err(refused(&WaitError::NotInForce { pod: wait.capture.name.clone(), why })))
 }

@@ -132,8 +132,8 @@ fn options_are_those_of_the_last_installation() {
 /// A file of one plugin is in the way of a list of that name: it would come first.
 #[test]
 fn a_single_plugin_becomes_a_list_and_comes_back() {
-    for name in ["10-net.conf", "10-net.json"] {
-        let host = Host::with(&[(name, SINGLE), ("10-net.conflist", LIST)]);
+    for (name, after) in [("10-net.conf", "10-net.conflist"), ("10-net.json", "11-net.conflist")] {
+        let host = Host::with(&[(name, SINGLE), (after, LIST)]);
         let before = host.files();
         host.install();
         assert_eq!(host.chain(), ["bridge", "sidestep-cni"], "{name}");

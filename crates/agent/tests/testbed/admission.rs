@@ -213,11 +213,8 @@ fn what_cannot_be_admitted_is_refused_and_leaves_nothing() {
     refused(&cluster, "API server");
     cluster.server = Some(Server::start(&cluster.world, &cluster.node.testbed.node));
     cluster.meshed("web", json!({}));
-    cluster.node.wait(|_| cluster_admits(&cluster.node, &pod));
-}
-
-fn cluster_admits(node: &Node, pod: &Pod) -> bool {
-    node.ask(Question::Admission(Admission::Admit(applicant("web", pod)))).is_ok()
+    let request = Question::Admission(Admission::Admit(applicant("web", &pod)));
+    cluster.node.wait(|node| node.ask(request.clone()).is_ok());
 }
 
 /// A request that waits, here for a namespace that never comes, delays nobody else.
