@@ -48,9 +48,8 @@ pub fn ready(is_attached: bool) -> Reply {
 /// None: not yet.
 fn outcome(wait: &Wait, pods: &Pods, is_attached: bool, now: Instant) -> Option<Reply> {
     let status = pods.statuses.get(&wait.capture.name);
-    let is_in_force = status.is_some_and(|status| {
-        status.is_in_force && status.applied.as_deref() == Some(&*wait.capture)
-    });
+    let is_in_force =
+        status.is_some_and(|status| status.is_in_force && status.applied.as_deref() == Some(&*wait.capture));
     if is_attached && is_in_force {
         return Some(Ok(Answer::Done));
     }

@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn the_pod_is_found_among_other_arguments() {
         let read = |text| with(&[(ARGS, text)], |it| it.pod());
-        let text = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=1;K8S_POD_UID=u";
+        let text =
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=1;K8S_POD_UID=u";
         let expected = Pod { namespace: "shop".into(), name: "web-0".into(), uid: Some("u".into()) };
         assert_eq!(read(text).unwrap(), expected);
         assert_eq!(read("K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;K8S_POD_UID=").unwrap().uid, None);

@@ -44,9 +44,9 @@ impl Runtime {
         command_line.env("CNI_ARGS", arguments).env("CNI_PATH", PLUGINS);
         command_line.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let missing = "install the package containernetworking-plugins";
-        let mut child = self.node.run(|| {
-            command_line.spawn().unwrap_or_else(|error| panic!("{}: {error}: {missing}", program.display()))
-        });
+        let mut child = self
+            .node
+            .run(|| command_line.spawn().unwrap_or_else(|error| panic!("{}: {error}: {missing}", program.display())));
         child.stdin.take().unwrap().write_all(config.to_string().as_bytes()).unwrap();
         let out = child.wait_with_output().unwrap();
         let [stdout, stderr] = [out.stdout, out.stderr].map(|bytes| String::from_utf8(bytes).unwrap());

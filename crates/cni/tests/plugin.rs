@@ -19,7 +19,9 @@ fn admitted() -> Answer {
 fn add_asks_for_the_pod_and_passes_the_result_on_unchanged() {
     for version in ["0.4.0", "1.0.0", "1.1.0"] {
         let agent = Agent::new(|_| Ok(admitted()));
-        let result = format!("{{ \"cniVersion\":\"{version}\", \"unknown\": 1.50,\n \"ips\":[{{\"address\":\"10.1.0.5/16\"}}] }}");
+        let result = format!(
+            "{{ \"cniVersion\":\"{version}\", \"unknown\": 1.50,\n \"ips\":[{{\"address\":\"10.1.0.5/16\"}}] }}"
+        );
         let config = agent.config(version, json!({})).to_string();
         let config = config.replace("\"PREV\"", &result);
         let out = Run::new("ADD").text(&config).go();

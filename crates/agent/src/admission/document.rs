@@ -106,7 +106,10 @@ fn of_traffic(pod: &Pod) -> Map<String, Value> {
 
 /// Annotations by which nothing is captured.
 fn nothing() -> Map<String, Value> {
-    ["includeOutboundIPRanges", "includeInboundPorts"].map(|name| (format!("{TRAFFIC}{name}"), json!(""))).into_iter().collect()
+    ["includeOutboundIPRanges", "includeInboundPorts"]
+        .map(|name| (format!("{TRAFFIC}{name}"), json!("")))
+        .into_iter()
+        .collect()
 }
 
 /// Runtimes name namespaces by the link /var/run, which a container of the agent may lack.
@@ -188,7 +191,10 @@ mod tests {
         let document = Document::new(&applicant(), &pod(json!({"traffic.sidecar.istio.io/wrong": "x"}))).unwrap();
         let rules = document.capture.rules;
         assert!(document.uncaptured.is_some());
-        assert_eq!((rules.include_outbound_ranges, rules.inbound_ports), (Ranges::These(vec![]), InboundPorts::Only(vec![])));
+        assert_eq!(
+            (rules.include_outbound_ranges, rules.inbound_ports),
+            (Ranges::These(vec![]), InboundPorts::Only(vec![]))
+        );
         assert!(rules.include_outbound_ports.is_empty());
     }
 

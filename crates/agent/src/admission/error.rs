@@ -11,7 +11,9 @@ use std::time::Duration;
 pub enum AdmissionError {
     #[error(transparent)]
     Pod(#[from] PodError),
-    #[error("the API server's pod of this name has the UID {found}, and the runtime starts {asked}: it has to try again")]
+    #[error(
+        "the API server's pod of this name has the UID {found}, and the runtime starts {asked}: it has to try again"
+    )]
     OtherPod { asked: String, found: String },
     #[error("the pod's annotations cannot be read: correct them, and start the pod again")]
     Annotations(#[source] Wrong),

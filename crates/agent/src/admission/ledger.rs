@@ -69,7 +69,9 @@ impl Ledger {
     /// Writes the pod's file. A sandbox that the pod had before is forgotten.
     pub fn put(&mut self, record: Record, text: &str) -> Result<(), LedgerError> {
         let container = record.attachment.container.clone();
-        let is_older = |(other, known): (&String, &Record)| (*other != container && known.pod == record.pod).then(|| other.clone());
+        let is_older = |(other, known): (&String, &Record)| {
+            (*other != container && known.pod == record.pod).then(|| other.clone())
+        };
         let older: Vec<String> = self.records.iter().filter_map(is_older).collect();
         older.iter().try_for_each(|other| self.remove(other))?;
         let path = self.path(&container);
@@ -174,8 +176,7 @@ fn record(path: &Path) -> Result<Record, NotAdmitted> {
     if container_of(path).as_deref() != Some(container) {
         return Err(NotAdmitted::Attachment);
     }
-    let attachment =
-        Attachment { network: network.into(), container: container.into(), interface: interface.into() };
+    let attachment = Attachment { network: network.into(), container: container.into(), interface: interface.into() };
     Ok(Record { attachment, pod: capture.name, netns: capture.netns.path() })
 }
 

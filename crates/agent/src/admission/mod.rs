@@ -121,9 +121,7 @@ impl Admissions {
                 kept.map(|count| tracing::info!(network, count, "pods that the runtime does not know are forgotten"))?;
                 Ok(Answer::Done)
             }
-            Admission::Ready => {
-                QueryHandle::new(self.inbox.clone()).ask(Question::Admission(Admission::Ready))
-            }
+            Admission::Ready => QueryHandle::new(self.inbox.clone()).ask(Question::Admission(Admission::Ready)),
         }
     }
 

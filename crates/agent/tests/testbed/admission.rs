@@ -48,8 +48,10 @@ impl Cluster {
     /// Names of the files of admitted pods.
     fn kept(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.admissions()).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).filter(|n| !n.starts_with('.')).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|n| !n.starts_with('.'))
+            .collect();
         names.sort();
         names
     }
@@ -113,18 +115,19 @@ fn the_first_connection_of_an_admitted_pod_goes_through_its_proxy() {
     let peer = cluster.node.routed();
     let _program = Greeter::program(&peer, 8080);
     let to = SocketAddr::new(peer.v4, 8080);
+    let pods: Vec<Pod> = (0..20).map(|_| cluster.node.routed()).collect();
     let mut times = Vec::new();
-    for number in 0..20 {
-        let (pod, name) = (cluster.node.routed(), format!("web-{number}"));
+    for (number, pod) in pods.iter().enumerate() {
+        let name = format!("web-{number}");
         cluster.meshed(&name, json!({}));
         let begun = Instant::now();
-        assert_eq!(cluster.admit(&name, &pod), Ok(None));
+        assert_eq!(cluster.admit(&name, pod), Ok(None));
         times.push(begun.elapsed());
         // The proxy comes after the pod's sandbox: before, its connections are refused.
-        let early = greeted(&pod, ROOT, to).unwrap_err();
+        let early = greeted(pod, ROOT, to).unwrap_err();
         assert_eq!(early.kind(), ErrorKind::ConnectionRefused, "{name}: {early}");
-        let _proxy = Greeter::proxy(&pod);
-        let seen = greeted(&pod, ROOT, to).unwrap();
+        let _proxy = Greeter::proxy(pod);
+        let seen = greeted(pod, ROOT, to).unwrap();
         assert_eq!((seen.listener, seen.original), (OUTBOUND, Some(to)), "{name}: {seen:?}");
         let inbound = greeted(&peer, ROOT, SocketAddr::new(pod.v4, 9999)).unwrap();
         assert_eq!(inbound.listener, INBOUND, "{name}: {inbound:?}");

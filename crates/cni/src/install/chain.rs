@@ -90,7 +90,9 @@ pub fn list_of(single: &str, ours: &Value) -> Result<String, ConfigurationError>
     }
     let (version, name) = (json!(version), json!(name));
     let theirs = single.trim();
-    Ok(format!("{{\n  \"cniVersion\": {version},\n  \"name\": {name},\n  \"plugins\": [\n{theirs},\n    {ours}\n  ]\n}}\n"))
+    Ok(format!(
+        "{{\n  \"cniVersion\": {version},\n  \"name\": {name},\n  \"plugins\": [\n{theirs},\n    {ours}\n  ]\n}}\n"
+    ))
 }
 
 /// Where each plugin of the list is in the text, and its type.
@@ -173,7 +175,16 @@ mod tests {
 
     #[test]
     fn what_is_no_configuration_is_an_error() {
-        for text in ["", "{", "[]", "{}", r#"{"plugins":[]}"#, r#"{"plugins":[{}]}"#, r#"{"plugins":[{"type":1}]}"#, r#"{"plugins":{}}"#] {
+        for text in [
+            "",
+            "{",
+            "[]",
+            "{}",
+            r#"{"plugins":[]}"#,
+            r#"{"plugins":[{}]}"#,
+            r#"{"plugins":[{"type":1}]}"#,
+            r#"{"plugins":{}}"#,
+        ] {
             assert!(appended(text, &ours()).is_err(), "{text}");
         }
         for text in ["", "{}", r#"{"type":""}"#, r#"{"plugins":[{"type":"ptp"}]}"#, "null"] {

@@ -20,7 +20,10 @@ pub fn done() -> Answer {
 
 /// A configuration of a chain's second plugin, with these fields besides.
 pub fn prev_result(fields: Value) -> Value {
-    with(json!({"cniVersion": "1.1.0", "name": "net", "type": "sidestep-cni", "prevResult": {"cniVersion": "1.1.0"}}), fields)
+    with(
+        json!({"cniVersion": "1.1.0", "name": "net", "type": "sidestep-cni", "prevResult": {"cniVersion": "1.1.0"}}),
+        fields,
+    )
 }
 
 fn with(mut config: Value, fields: Value) -> Value {
@@ -140,7 +143,9 @@ impl Agent {
         let asked = Arc::<Mutex<Vec<Admission>>>::default();
         let noted = asked.clone();
         let directory = Agent::listening(move |mut stream, question| {
-            let Question::Admission(request) = serde_json::from_slice(&question).unwrap() else { panic!("{question:?}") };
+            let Question::Admission(request) = serde_json::from_slice(&question).unwrap() else {
+                panic!("{question:?}")
+            };
             let reply = serde_json::to_vec(&answer(&request)).unwrap();
             noted.lock().unwrap().push(request);
             stream.write_all(&reply).unwrap();

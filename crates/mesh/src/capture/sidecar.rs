@@ -69,10 +69,7 @@ fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
 }
 
 /// Root, and what is not a number of a user, is never the proxy: all programs of root would go around it.
-fn owner(
-    proxy: &Container,
-    of: impl Fn(&k8s_openapi::api::core::v1::SecurityContext) -> Option<i64>,
-) -> u32 {
+fn owner(proxy: &Container, of: impl Fn(&k8s_openapi::api::core::v1::SecurityContext) -> Option<i64>) -> u32 {
     let given = proxy.security_context.as_ref().and_then(of);
     given.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0).unwrap_or(defaults::PROXY)
 }
