@@ -15,14 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A node whose agent admits pods of this API server.
-struct Cluster {
+pub struct Cluster {
     world: Arc<World>,
     server: Option<Server>,
-    node: Node,
+    pub node: Node,
 }
 
 impl Cluster {
-    fn new(options: &[&str]) -> Cluster {
+    pub fn new(options: &[&str]) -> Cluster {
         let (node, world) = (Node::new(), World::new());
         let server = Some(Server::start(&world, &node.testbed.node));
         let mut cluster = Cluster { world, server, node };
@@ -46,7 +46,7 @@ impl Cluster {
     }
 
     /// Names of the files of admitted pods.
-    fn kept(&self) -> Vec<String> {
+    pub fn kept(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.admissions()).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -57,7 +57,7 @@ impl Cluster {
     }
 
     /// Makes the pod's object, with a sidecar.
-    fn meshed(&self, name: &str, annotations: Value) {
+    pub fn meshed(&self, name: &str, annotations: Value) {
         let mut all = json!({"sidecar.istio.io/status": "{}"});
         all.as_object_mut().unwrap().extend(annotations.as_object().unwrap().clone());
         self.world.put(PODS, object(name, all, json!([{"name": "app"}, {"name": "istio-proxy"}])));

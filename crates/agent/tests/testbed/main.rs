@@ -4,6 +4,7 @@ mod admission;
 mod agent;
 mod answers;
 mod capture;
+mod chain;
 mod changes;
 mod cluster;
 mod ends;
