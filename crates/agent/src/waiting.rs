@@ -32,10 +32,13 @@ impl Waiting {
     /// Answers those whose pods are ready, and those whose time is over.
     pub fn settle(&mut self, pods: &Pods, is_attached: bool) {
         let now = Instant::now();
-        self.0.retain(|wait| {
-            let outcome = outcome(wait, pods, is_attached, now);
-            // The client may have gone.
-            outcome.map(|reply| wait.reply.send(reply)).is_none()
+        self.0.retain(|wait| match outcome(wait, pods, is_attached, now) {
+            Some(reply) => {
+                // The client may have gone.
+                let _ = wait.reply.send(reply);
+                false
+            }
+            None => true,
         });
     }
 }

@@ -31,14 +31,30 @@ pub enum PluginError {
     PrevResult(#[source] serde_json::Error),
     #[error("the pod does not start uncaptured")]
     Ask(#[source] AskError),
+    #[error("the agent does not confirm it")]
+    Unconfirmed(#[source] AskError),
     #[error("the agent gave another answer than was asked for: use programs of one release")]
     Answer,
     #[error("no pod can be admitted")]
     NotReady(#[source] AskError),
 }
 
-/// Codes of the specification; from 100 on they are the plugin's own.
+/// The specification's "try again later".
+const AGAIN: u32 = 11;
+/// From 100 on codes are the plugin's own.
+const REFUSED: u32 = 100;
+const ANOTHER_RELEASE: u32 = 101;
+
+fn code_of(error: &AskError) -> u32 {
+    match error {
+        AskError::Nobody { .. } | AskError::NoAnswer { .. } => AGAIN,
+        AskError::Refused(_) => REFUSED,
+        AskError::OtherVersion { .. } => ANOTHER_RELEASE,
+    }
+}
+
 impl PluginError {
+    /// The specification's code.
     fn code(&self) -> u32 {
         match self {
             PluginError::Version(_) => 1,
@@ -49,10 +65,9 @@ impl PluginError {
             | PluginError::Timeout { .. }
             | PluginError::NotChained
             | PluginError::PrevResult(_) => 7,
-            PluginError::Ask(AskError::Nobody { .. } | AskError::NoAnswer { .. }) => 11,
             PluginError::NotReady(_) => 50,
-            PluginError::Ask(AskError::Refused(_)) => 100,
-            PluginError::Ask(AskError::OtherVersion { .. }) | PluginError::Answer => 101,
+            PluginError::Ask(error) | PluginError::Unconfirmed(error) => code_of(error),
+            PluginError::Answer => ANOTHER_RELEASE,
         }
     }
 

@@ -98,7 +98,7 @@ fn status(config: &Config) -> Result<(), PluginError> {
 }
 
 fn done(answer: Result<Answer, AskError>) -> Result<(), PluginError> {
-    match answer.map_err(PluginError::Ask)? {
+    match answer.map_err(PluginError::Unconfirmed)? {
         Answer::Done => Ok(()),
         _ => Err(PluginError::Answer),
     }
