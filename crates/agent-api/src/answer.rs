@@ -1,6 +1,6 @@
 //! Answers.
 
-use crate::{Metrics, Policies, Protocol};
+use crate::{Admitted, Metrics, Policies, Protocol};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +23,10 @@ pub enum Answer {
     Policies(Policies),
     /// The data of all metrics.
     Metrics(Box<Metrics>),
+    /// The pod is admitted: what its rules and policies say is in force.
+    Admitted(Admitted),
+    /// Another request of the CNI plugin is done.
+    Done,
     /// The agent ends.
     Stopping,
 }

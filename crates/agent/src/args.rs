@@ -45,6 +45,10 @@ pub struct Args {
     /// With an API server: read captured pods and policies from the YAML files of this directory (sidestep.dev/v1 Capture, Policy)
     #[arg(long, value_name = "DIR")]
     pub captures: Option<PathBuf>,
+    /// With an API server: admit pods for the CNI plugin sidestep-cni, by their Istio annotations, and keep them in this directory
+    /// (such as /run/sidestep/admissions), where an agent that is started later finds them
+    #[arg(long, value_name = "DIR")]
+    pub admissions: Option<PathBuf>,
     /// This node's name, as endpoints name it [default: the host name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub node_name: Option<String>,
@@ -79,6 +83,6 @@ pub struct Args {
     #[arg(long, value_name = "NETNS", value_delimiter = ',')]
     pub exempt: Vec<String>,
     /// Remove everything of the agent: programs, tables, socket. A running agent ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "watch", "arm", "exempt"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "watch", "arm", "exempt"])]
     pub detach: bool,
 }

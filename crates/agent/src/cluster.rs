@@ -24,14 +24,15 @@ pub struct Cluster {
     node_name: String,
     /// Whether to read this node's zone, which the options do not set.
     asks_zone: bool,
-    /// Whether to read pods, whose identities policies need. Policies come from the directory of captures.
+    /// Whether to read pods, whose identities policies need. Policies come from the directory of captures; pods that are
+    /// admitted have labels that may change.
     asks_pods: bool,
     refresh: Arc<Notify>,
 }
 
 /// Why there is no client for the API server.
 #[derive(Debug, thiserror::Error)]
-enum ConnectError {
+pub enum ConnectError {
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
     #[error(transparent)]
@@ -51,12 +52,14 @@ impl Cluster {
             SourceSettings::InCluster => None,
             SourceSettings::Directory(_) => return None,
         };
-        let (asks_zone, asks_pods) = (settings.zone.is_none(), settings.captures.is_some());
+        let asks_zone = settings.zone.is_none();
+        let asks_pods = settings.captures.is_some() || settings.admissions.is_some();
         let node_name = settings.node_name.clone();
         Some(Cluster { kubeconfig, node_name, asks_zone, asks_pods, refresh: Arc::default() })
     }
 
-    async fn connect(&self) -> Result<Client, ConnectError> {
+    /// A client with the settings and credentials that files have now.
+    pub async fn connect(&self) -> Result<Client, ConnectError> {
         let config = match &self.kubeconfig {
             Some(path) => {
                 let file = Kubeconfig::read_from(path)?;

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod admission;
 mod answer;
 mod args;
 mod capture;
@@ -43,6 +44,7 @@ mod settings;
 mod signals;
 mod splice;
 mod view;
+mod waiting;
 mod words;
 
 use clap::Parser;

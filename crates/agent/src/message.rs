@@ -8,10 +8,12 @@ use sidestep_ebpf::events::Event;
 use sidestep_ebpf::reclaim::Reclaimed;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
+use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::state::Change;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::time::Instant;
 
 pub enum Message {
     /// From the source with this number.
@@ -25,9 +27,19 @@ pub enum Message {
     /// What happened to connected UDP sockets whose backend had gone, or why nothing did.
     Reclaimed(Result<Reclaimed, Error>),
     Asked(Question, SyncSender<Reply>),
+    /// A client waits until a pod is captured.
+    Wait(Wait),
     /// New settings.
     Settings(Box<Settings>),
     Stop,
+}
+
+/// A client that waits until a document of kind Capture, and the policies of its pod, are in force.
+pub struct Wait {
+    pub capture: Box<Capture>,
+    /// Then the answer is no.
+    pub until: Instant,
+    pub reply: SyncSender<Reply>,
 }
 
 /// What a source reports.

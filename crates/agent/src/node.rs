@@ -2,7 +2,7 @@
 
 mod settings;
 
-use crate::captures::{CaptureStatus, CaptureThread, Order, Report};
+use crate::captures::{CaptureThread, Order, Report, report};
 use crate::complaints::Complaints;
 use crate::events::Digest;
 use crate::flows::{Flows, Names};
@@ -13,7 +13,8 @@ use crate::questions;
 use crate::reclaimer::Reclaimer;
 use crate::settings::Settings;
 use crate::view::{Pods, View};
-use sidestep_agent_api::{Answer, Question, Reconcile, Source};
+use crate::waiting::{self, Waiting};
+use sidestep_agent_api::{Admission, Answer, Question, Reconcile, Source};
 use sidestep_ebpf::capture::Captures;
 use sidestep_ebpf::plane::Maps;
 use sidestep_error::chain;
@@ -61,6 +62,10 @@ pub struct Node {
     recaptured: BTreeSet<Name>,
     /// How far the start of captures has come.
     captures: Stage,
+    /// Clients that wait until a pod is captured.
+    waiting: Waiting,
+    /// This process's programs are attached.
+    is_attached: bool,
     since: Instant,
 }
 
@@ -130,6 +135,8 @@ impl Node {
             flows,
             recaptured: BTreeSet::new(),
             captures: Stage::Waiting,
+            waiting: Waiting::default(),
+            is_attached: false,
             since: Instant::now(),
         })
     }
@@ -147,6 +154,8 @@ impl Node {
 
     /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
+        self.is_attached = true;
+        self.waiting.settle(&self.view.pods, true);
         self.reclaimer.ask(); // for backends that went while no agent ran
         self.controller.tell(Order::Attached);
         let (services, captures) = (self.view.state.services().count(), self.view.state.captures().count());
@@ -174,6 +183,7 @@ impl Node {
             }
         }
         self.settle();
+        self.waiting.settle(&self.view.pods, self.is_attached);
         self.log_events();
         None
     }
@@ -181,7 +191,7 @@ impl Node {
     /// When there is something to do though nobody says anything.
     fn due(&self) -> Option<Instant> {
         let garbage = self.view.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
-        [self.again, garbage, self.log_due].into_iter().flatten().min()
+        [self.again, garbage, self.log_due, self.waiting.due()].into_iter().flatten().min()
     }
 
     fn handle(&mut self, message: Message) -> Option<End> {
@@ -190,7 +200,7 @@ impl Node {
             Message::Captured(Report::Settled) => self.captures = self.captures.max(Stage::Settled),
             Message::Captured(Report::News(news, figures)) => {
                 self.view.pods.figures = figures;
-                log(&news);
+                report::log(&news);
                 news.into_iter().for_each(|(name, status)| self.view.pods.update(name, status));
             }
             Message::NodeAddresses(addresses) => {
@@ -211,6 +221,10 @@ impl Node {
             Message::Reclaimed(Err(error)) => {
                 let error = chain(&error);
                 tracing::warn!("UDP sockets whose backends have gone are not all led to others, or ended: {error}");
+            }
+            Message::Wait(wait) => self.waiting.push(wait),
+            Message::Asked(Question::Admission(Admission::Ready), reply) if self.view.settings.admissions.is_some() => {
+                let _ = reply.send(waiting::ready(self.is_attached));
             }
             Message::Asked(Question::Stop { pins: Some(other), .. }, reply) if !self.has(other) => {
                 let _ = reply.send(Err(refused(&OtherPins(self.view.settings.pins.clone()))));
@@ -254,8 +268,8 @@ impl Node {
         let its = &mut self.view.sources[source];
         match told {
             Update::Changes(changes) => {
-                let (first, last) = (source == 0, source + 1 == self.view.sources.len());
-                let is_its = |key: &Key| if matches!(key, Key::Capture(_) | Key::Policy(_)) { last } else { first };
+                let (first, other) = (source == 0, source > 0 || self.view.sources.len() == 1);
+                let is_its = |key: &Key| if matches!(key, Key::Capture(_) | Key::Policy(_)) { other } else { first };
                 let state = &mut self.view.state;
                 let concerned: Concerned = changes.into_iter().map(|change| state.apply_of(change, is_its)).collect();
                 self.changed.extend(concerned.services);
@@ -281,19 +295,22 @@ impl Node {
     /// Tells the controller of captured pods what has changed. Where nothing is attached yet nothing is captured before all
     /// is known: a proxy that begins to listen meanwhile would not be found.
     fn recapture(&mut self) {
-        let may_begin = self.view.source_of_captures().listed && (self.view.is_listed() || self.view.is_attached());
+        let has_captures = self.view.sources_of_captures().iter().all(|source| source.listed);
+        let may_begin = has_captures && (self.view.is_listed() || self.view.is_attached());
         if self.captures == Stage::Waiting && !may_begin {
             return;
         }
-        for name in std::mem::take(&mut self.recaptured) {
-            let capture = self.view.state.capture(&name).cloned().map(Arc::new);
-            self.controller.tell(Order::Want(name, capture));
-        }
+        let recaptured = std::mem::take(&mut self.recaptured).into_iter();
+        let recaptured = recaptured.map(|name| (self.view.state.capture(&name).cloned().map(Arc::new), name));
+        let (wanted, gone): (Vec<_>, Vec<_>) = recaptured.partition(|(capture, _)| capture.is_some());
+        // A pod that has gone keeps its policies to its end, and a new one has them when it is first visited.
+        gone.into_iter().for_each(|(_, name)| self.controller.tell(Order::Want(name, None)));
         let is_whole = self.view.is_listed() && self.view.has_all_captures();
         let View { policing, state, reconciler, .. } = &mut self.view;
         if let Some(plan) = policing.news(state, reconciler, is_whole) {
             self.controller.tell(Order::Enforce(plan));
         }
+        wanted.into_iter().for_each(|(capture, name)| self.controller.tell(Order::Want(name, capture)));
         if self.captures == Stage::Waiting {
             self.captures = Stage::Begun;
             self.controller.tell(Order::Begin);
@@ -370,19 +387,5 @@ impl Node {
             self.log_due = None;
             self.digest.log(&self.view);
         }
-    }
-}
-
-/// Lines of the log about captured pods at a time; the rest is a number.
-const LINES: usize = 10;
-
-fn log(news: &[(Name, Option<CaptureStatus>)]) {
-    let troubled = news.iter().filter_map(|(name, status)| Some((name, status.as_ref()?)));
-    let troubled: Vec<_> = troubled.filter(|(_, status)| !status.troubles.is_empty()).collect();
-    for (name, status) in troubled.iter().take(LINES) {
-        tracing::warn!("Capture {name}: {}", status.troubles.join("; "));
-    }
-    if troubled.len() > LINES {
-        tracing::warn!("{} more captures have troubles: `sidestep capture list` names them", troubled.len() - LINES);
     }
 }

@@ -1,6 +1,7 @@
 //! The agent's life: fills the tables, then attaches the programs, and then keeps both up to date.
 
-use crate::answer::{self, SocketError};
+use crate::admission::{Admissions, StartError};
+use crate::answer::{self, Desk, SocketError};
 use crate::args::Args;
 use crate::cluster::Cluster;
 use crate::directory::Directory;
@@ -17,6 +18,7 @@ use sidestep_ebpf::{netns, services};
 use sidestep_error::chain;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tracing_subscriber::EnvFilter;
@@ -38,6 +40,8 @@ pub enum RunError {
     Privileges(#[from] PrivilegeError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Admissions(#[from] StartError),
     #[error("cannot serve metrics at {address}; choose another address by --metrics, or `--metrics off`")]
     Metrics { address: SocketAddr, source: io::Error },
     #[error("SO_NETNS_COOKIE")]
@@ -142,10 +146,10 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
 
 fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, RunError> {
     let listener = answer::listen(&settings.socket)?;
-    let queries = QueryHandle::new(inbox.clone());
+    let desk = Desk { queries: QueryHandle::new(inbox.clone()), admissions: admissions(settings, inbox)? };
     let busy = answer::Busy::default();
     let answering = busy.clone();
-    spawn("answer", move || answer::serve(&listener, &queries, &answering));
+    spawn("answer", move || desk.serve(&listener, &answering));
     if let Some(address) = settings.metrics {
         let server = metrics::Server::bind(address).map_err(|source| RunError::Metrics { address, source })?;
         let queries = QueryHandle::new(inbox.clone());
@@ -157,9 +161,19 @@ fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answe
     Ok(busy)
 }
 
+/// Reads what an earlier agent has admitted: call it before the sources are started.
+fn admissions(settings: &Settings, inbox: &Sender<Message>) -> Result<Option<Arc<Admissions>>, StartError> {
+    let (Some(directory), Some(cluster)) = (&settings.admissions, Cluster::new(settings)) else { return Ok(None) };
+    let admissions = Arc::new(Admissions::new(directory, cluster, inbox.clone())?);
+    let sweeping = Arc::clone(&admissions);
+    spawn("admissions", move || sweeping.sweep());
+    Ok(Some(admissions))
+}
+
 /// Returns the sources' names, that of Services first, and functions that make them read everything again.
 fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> (Vec<String>, Vec<Refresher>) {
-    let captures = settings.captures.clone().map(|path| Box::new(Directory::of_captures(path)) as Box<dyn Source>);
+    let captures = settings.captures.iter().chain(&settings.admissions).cloned();
+    let captures = captures.map(|path| Box::new(Directory::of_captures(path)) as Box<dyn Source>);
     let sources = std::iter::once(source(settings)).chain(captures);
     let start = |(number, source): (usize, Box<dyn Source>)| {
         let (name, refresher) = (source.name(), source.refresher());

@@ -17,6 +17,8 @@ pub struct Settings {
     pub source: SourceSettings,
     /// The directory of captures and policies, with an API server.
     pub captures: Option<PathBuf>,
+    /// Where admitted pods are kept, with an API server. None: no pods are admitted.
+    pub admissions: Option<PathBuf>,
     pub node_name: String,
     pub zone: Option<String>,
     pub cgroup: PathBuf,
@@ -49,6 +51,7 @@ struct File {
     kubeconfig: Option<PathBuf>,
     in_cluster: bool,
     captures: Option<PathBuf>,
+    admissions: Option<PathBuf>,
     node_name: Option<String>,
     zone: Option<String>,
     cgroup: Option<PathBuf>,
@@ -78,6 +81,13 @@ pub enum SettingsError {
         directory.display()
     )]
     TwoDirectories { captures: PathBuf, directory: PathBuf },
+    #[error(
+        "admissions {}: pods are read from an API server: name it by --kubeconfig or --in-cluster instead of a directory",
+        .0.display()
+    )]
+    NoPods(PathBuf),
+    #[error("admissions and captures: {} cannot be both: admitted pods are kept in a directory of their own", .0.display())]
+    SameDirectory(PathBuf),
     #[error("exempt")]
     Exempt(#[source] Invalid),
     #[error("metrics: expected ADDRESS:PORT or off, found {0:?}")]
@@ -116,9 +126,11 @@ impl Settings {
         if let (SourceSettings::Directory(path), Some(other)) = (&source, &captures) {
             return Err(SettingsError::TwoDirectories { captures: other.clone(), directory: path.clone() });
         }
+        let admissions = admissions(args.admissions.clone().or(file.admissions), &source, captures.as_deref())?;
         Ok(Settings {
             source,
             captures,
+            admissions,
             node_name: args.node_name.clone().or(file.node_name).map_or_else(host_name, Ok)?,
             zone: args.zone.clone().or(file.zone),
             cgroup: args.cgroup.clone().or(file.cgroup).map_or_else(cgroup_mount, Ok)?,
@@ -139,6 +151,7 @@ impl Settings {
         let differences = [
             ("source of Services", self.source != other.source),
             ("captures", self.captures != other.captures),
+            ("admissions", self.admissions != other.admissions),
             ("node-name", self.node_name != other.node_name),
             ("cgroup", self.cgroup != other.cgroup),
             ("pins", self.pins != other.pins),
@@ -186,6 +199,18 @@ fn source(args: &Args, file: &File) -> Result<SourceSettings, SettingsError> {
         (None, Some(path), false) => Ok(SourceSettings::Kubeconfig(path.clone())),
         (None, None, true) => Ok(SourceSettings::InCluster),
         _ => Err(SettingsError::NoSource),
+    }
+}
+
+fn admissions(
+    given: Option<PathBuf>,
+    source: &SourceSettings,
+    captures: Option<&Path>,
+) -> Result<Option<PathBuf>, SettingsError> {
+    match given {
+        Some(path) if matches!(source, SourceSettings::Directory(_)) => Err(SettingsError::NoPods(path)),
+        Some(path) if captures == Some(&path) => Err(SettingsError::SameDirectory(path)),
+        given => Ok(given),
     }
 }
 
@@ -281,6 +306,18 @@ mod tests {
             of(&["--config", file.path().to_str().unwrap()]).unwrap().captures.as_deref(),
             Some(Path::new("/c"))
         );
+    }
+
+    #[test]
+    fn pods_are_admitted_only_with_an_api_server_and_in_a_directory_of_their_own() {
+        let settings = of(&["--kubeconfig", "/k", "--captures", "/c", "--admissions", "/a"]).unwrap();
+        assert_eq!(settings.admissions.as_deref(), Some(Path::new("/a")));
+        assert_eq!(of(&["--in-cluster"]).unwrap().admissions, None);
+        let directory = tempfile::tempdir().unwrap();
+        let error = of(&["--config", directory.path().to_str().unwrap(), "--admissions", "/a"]).unwrap_err();
+        assert!(error.contains("admissions /a: pods are read from an API server"), "{error}");
+        let error = of(&["--in-cluster", "--captures", "/a", "--admissions", "/a"]).unwrap_err();
+        assert!(error.contains("/a cannot be both"), "{error}");
     }
 
     #[test]

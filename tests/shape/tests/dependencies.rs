@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-agent-api", &[]),
     ("sidestep-program", &[]),
     ("sidestep-nri", &["sidestep-abi", "sidestep-error", "sidestep-program"]),
+    ("sidestep-cni", &["sidestep-agent-api", "sidestep-error"]),
     ("sidestep-cli", &["sidestep-abi", "sidestep-agent-api", "sidestep-broker", "sidestep-error", "sidestep-program"]),
     ("sidestep-lab", &[]),
     ("sidestep-mesh", &[]),

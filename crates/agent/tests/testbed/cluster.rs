@@ -128,10 +128,8 @@ async fn answer(
         .find(|known| *known == kind)
         .expect("a kind that is watched");
     if world.inner.lock().unwrap().refused.contains(kind) {
-        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
-                            "reason": "Forbidden", "metadata": {},
-                            "message": format!("{kind} is forbidden: User \"agent\" cannot list resource \"{kind}\"")});
-        return (StatusCode::FORBIDDEN, status.to_string()).into_response();
+        let message = format!("{kind} is forbidden: User \"agent\" cannot list resource \"{kind}\"");
+        return failure(StatusCode::FORBIDDEN, "Forbidden", &message);
     }
     if world.inner.lock().unwrap().slow.contains(kind) {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -153,6 +151,24 @@ async fn answer(
     Body::from_stream(lines).into_response()
 }
 
+fn failure(code: StatusCode, reason: &str, message: &str) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code.as_u16(),
+                        "reason": reason, "metadata": {}, "message": message});
+    (code, status.to_string()).into_response()
+}
+
+/// One object, whatever its namespace.
+async fn one(State(world): State<Arc<World>>, Path((_, kind, name)): Path<(String, String, String)>) -> Response {
+    let inner = world.inner.lock().unwrap();
+    if inner.refused.contains(kind.as_str()) {
+        return failure(StatusCode::FORBIDDEN, "Forbidden", &format!("{kind} is forbidden"));
+    }
+    match inner.objects.iter().find(|((known, called), _)| *known == kind && *called == name) {
+        Some((_, object)) => object.to_string().into_response(),
+        None => failure(StatusCode::NOT_FOUND, "NotFound", &format!("{kind} \"{name}\" not found")),
+    }
+}
+
 /// The server of a world. On drop it dies with all its connections.
 pub struct Server {
     runtime: Option<Runtime>,
@@ -171,6 +187,7 @@ impl Server {
         listener.set_nonblocking(true).unwrap();
         let routes = Router::new()
             .route("/api/v1/{kind}", get(answer))
+            .route("/api/v1/namespaces/{namespace}/{kind}/{name}", get(one))
             .route("/apis/discovery.k8s.io/v1/{kind}", get(answer))
             .with_state(world.clone());
         runtime.spawn(async move { axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), routes).await });

@@ -1,8 +1,10 @@
 //! The agent as a program: it is fed from a directory, killed, exchanged, queried and removed.
 
+mod admission;
 mod agent;
 mod answers;
 mod capture;
+mod chain;
 mod changes;
 mod cluster;
 mod ends;
