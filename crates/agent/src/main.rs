@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod announce;
 mod answer;
 mod args;
 mod capture;
@@ -28,6 +29,9 @@ mod directory;
 mod events;
 mod explain;
 mod flows;
+mod health;
+mod health_checks;
+mod heard;
 mod lock;
 mod message;
 mod metrics;

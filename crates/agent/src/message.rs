@@ -1,6 +1,7 @@
 //! Messages to the thread that owns the tables.
 
 use crate::captures::report::Report;
+use crate::health::Health;
 use crate::settings::Settings;
 use sidestep_agent_api::{Question, Refusal, Reply, Trouble};
 use sidestep_ebpf::error::Error;
@@ -12,6 +13,7 @@ use sidestep_mesh::state::Change;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use tokio::sync::oneshot;
 
 pub enum Message {
     /// From the source with this number.
@@ -25,6 +27,8 @@ pub enum Message {
     /// What happened to connected UDP sockets whose backend had gone, or why nothing did.
     Reclaimed(Result<Reclaimed, Error>),
     Asked(Question, SyncSender<Reply>),
+    /// Is answered at once, unlike a question.
+    Probed(oneshot::Sender<Health>),
     /// New settings.
     Settings(Box<Settings>),
     Stop,
@@ -117,6 +121,13 @@ pub struct QueryHandle(Sender<Message>);
 impl QueryHandle {
     pub fn new(inbox: Sender<Message>) -> QueryHandle {
         QueryHandle(inbox)
+    }
+
+    /// None: the agent is about to end.
+    pub fn probe(&self) -> Option<oneshot::Receiver<Health>> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(Message::Probed(reply)).ok()?;
+        Some(answer)
     }
 
     /// Waits for the answer.

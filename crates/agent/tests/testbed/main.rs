@@ -2,11 +2,14 @@
 
 mod agent;
 mod answers;
+mod api_server;
 mod capture;
 mod changes;
+mod citizen;
 mod cluster;
 mod ends;
 mod places;
+mod pods;
 mod policy;
 mod privileges;
 mod scale;

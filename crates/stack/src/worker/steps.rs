@@ -80,7 +80,8 @@ impl Worker {
                     self.timers.set(id, Some((*from).max(time + until_next_look(conn.looks))));
                     return Ok(());
                 }
-                if traffic(socket.as_raw_fd()).is_some_and(|now| conn.pace.is_bulk(now, self.settings.longest_message)) {
+                if traffic(socket.as_raw_fd()).is_some_and(|now| conn.pace.is_bulk(now, self.settings.longest_message))
+                {
                     return Err(Cause::Bulk);
                 }
                 if conn.returns > 0 || conn.subject.is_stale {
@@ -241,7 +242,7 @@ impl Worker {
                 return Err(Box::new(Stage::Stranded(carried, cause, since)));
             }
             Err(error) => {
-                eprintln!("sidestep-stack: {}: {}", conn.subject.remote, chain(error));
+                tracing::error!("{}: {}", conn.subject.remote, chain(error));
                 true
             }
         };
