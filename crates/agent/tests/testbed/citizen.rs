@@ -2,6 +2,7 @@
 
 use crate::agent::{Node, VIP};
 use crate::api_server::{EVENTS, NAMESPACES, PODS, PORT, SERVICES, Server, World, service};
+use crate::yaml;
 use serde_json::{Value, json};
 
 fn status(answer: &str) -> &str {
@@ -35,7 +36,9 @@ fn an_agent_is_ready_when_everything_is_in_force() {
 
 #[test]
 fn metrics_of_the_process_have_their_usual_names() {
-    let node = Node::with_agent();
+    let mut node = Node::new();
+    node.file("web.yaml", &yaml::service("web", VIP, 80, ""));
+    node.start();
     let text = node.metrics();
     let of = |name: &str| value(&text, name).unwrap_or_else(|| panic!("no {name} in\n{text}"));
     assert!(of("process_cpu_seconds_total") > 0.0 && of("process_threads") > 1.0);
