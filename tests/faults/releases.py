@@ -1,11 +1,11 @@
-"""Rounds in which two releases meet that speak different versions of the protocol: all of it stays on the kernel, with
-a reason, and nothing else changes. Each is a function of the bench that returns what is to be told."""
+"""Rounds in which two releases meet that speak different versions of the protocol, one after the other: all goes by ring. Each is a
+function of the bench that returns what is to be told."""
 
 import os
 import subprocess
 
 from faults.rounds import SLOW_SECONDS, SOME_BYTES
-from faults.scene import Scene, by_kernel, by_ring
+from faults.scene import Scene, by_ring
 from testkit import paths
 from testkit.failure import check
 from testkit.sidestep import Sidestep
@@ -27,21 +27,18 @@ def releases(scene):
     return Sidestep(name), Sidestep(name, bin_dir=next_release())
 
 
-def programs_beside_another_broker(bench):
-    """Programs of this release, a broker of the next."""
+def programs_beside_the_next_broker(bench):
+    """Programs of this release, a broker of the next: it has been upgraded first."""
     with Scene(bench, "next-broker", bin_dir=next_release()) as scene:
         this, _ = releases(scene)
-        told = by_kernel(scene.checked_load(layers=scene.both(this)), scene.both("version"))
-        refused = scene.status()["refused"]
-        check(refused.get("version", 0) > 0, f"the broker counts no version: {refused}")
-        return told
+        return by_ring(scene.checked_load(layers=scene.both(this)))
 
 
 def newer_programs_beside_this_broker(bench):
-    """Programs of the next release, a broker of this one."""
+    """Programs of the next release, a broker of this one: it is still to be upgraded."""
     with Scene(bench, "this-broker") as scene:
         _, following = releases(scene)
-        return by_kernel(scene.checked_load(layers=scene.both(following)), scene.both("version"))
+        return by_ring(scene.checked_load(layers=scene.both(following)))
 
 
 def two_programs_of_two_releases(bench):
@@ -50,16 +47,14 @@ def two_programs_of_two_releases(bench):
     for number, bin_dir in enumerate((None, next_release())):
         with Scene(bench, f"mixed-{number}", bin_dir=bin_dir) as scene:
             layers = dict(zip(("client", "server"), releases(scene)))
-            reasons = dict(zip(("client", "server"), ("peer-absent", "version")[::-1 if number else 1]))
-            told.append(by_kernel(scene.checked_load(layers=layers), reasons))
+            told.append(by_ring(scene.checked_load(layers=layers)))
             scene.checked_load()  # the broker serves its own release as ever
             check(scene.pairs[-1].ring_bytes() > 0, f"its own release has no ring: {scene.pairs[-1].reports()}")
     return "; ".join(told)
 
 
 def the_next_broker_takes_over(bench):
-    """Connections that this broker has upgraded go on by ring beside a broker of the next release; new ones stay on the
-    kernel."""
+    """Connections that this broker has upgraded go on by ring beside a broker of the next release, and so do new ones."""
     with Scene(bench, "take-over") as scene:
         this, following = releases(scene)
         old = scene.pair(layers=scene.both(this))
@@ -67,11 +62,10 @@ def the_next_broker_takes_over(bench):
         this.stop_brokers()
         following.start_broker()
         old.wait_bytes(SOME_BYTES, "beside the next broker", SLOW_SECONDS)
-        new = scene.checked_load(layers=scene.both(this))
-        told = by_kernel(new, scene.both("version"))
+        told = by_ring(scene.checked_load(layers=scene.both(this)))
         old.finish()
         return f"old connections: {by_ring(old)}; new ones: {told}"
 
 
-ROUNDS = (programs_beside_another_broker, newer_programs_beside_this_broker, two_programs_of_two_releases,
+ROUNDS = (programs_beside_the_next_broker, newer_programs_beside_this_broker, two_programs_of_two_releases,
           the_next_broker_takes_over)

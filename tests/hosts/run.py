@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hosts import cases, congestion, deaths, hostile, idle, impaired, long, mesh, switches, takes, told, tunnels, untaken  # noqa: F401 - they list their cases
+from hosts import cases, congestion, deaths, hostile, idle, impaired, long, mesh, renewed, switches, takes, told, tunnels, untaken  # noqa: F401 - they list their cases
 from hosts.registry import CASES
 from testkit import console
 from testkit.failure import Failure

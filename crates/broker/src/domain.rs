@@ -9,13 +9,18 @@ pub enum NetNamespace {
     UserMade,
 }
 
-/// A user in a network namespace.
+/// Who can harm each other anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Domain {
-    /// The user's number.
-    pub uid: u32,
-    /// The network namespace.
-    pub netns: NetNamespace,
+pub enum Domain {
+    /// A user in a network namespace.
+    User {
+        /// The user's number.
+        uid: u32,
+        /// The network namespace.
+        netns: NetNamespace,
+    },
+    /// A pod of Kubernetes, by its UID, if the operator trusts pods. A pod in a user namespace has as many users as it likes.
+    Pod(u128),
 }
 
 /// The work of one receiver thread. If that thread is delayed, only these processes are delayed.

@@ -88,12 +88,12 @@ impl Link {
     pub fn create(
         id: u32,
         members: [u64; 2],
-        ring_size: u32,
+        (version, ring_size): (u32, u32),
         scopes: [Scope; 2],
         mut permits: Permits,
     ) -> io::Result<Link> {
         let (mem, fd) = LinkMem::create(ring_size as usize)?;
-        header::init(mem.header(), ring_size);
+        header::init(mem.header(), version, ring_size);
         Ok(Link {
             id,
             members,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn link() -> Link {
-        Link::create(1, [1, 2], 4096, [Scope::Nobody; 2], Permits::default()).expect("memory")
+        Link::create(1, [1, 2], (sidestep_abi::VERSION, 4096), [Scope::Nobody; 2], Permits::default()).expect("memory")
     }
 
     /// Both sides release the slot, and its memory is given back.

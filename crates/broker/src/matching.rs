@@ -100,7 +100,8 @@ impl SocketFacts {
 
     /// Whether the addresses may mean the same in another network namespace. (A socket connected to itself has no other end.)
     fn may_cross(&self) -> bool {
-        self.local != self.remote && !self.is_translated() && !self.local.is_loopback() && !self.remote.is_loopback()
+        let has_end = self.local != self.remote && !self.is_translated();
+        has_end && self.space.pod.is_none() && !self.local.is_loopback() && !self.remote.is_loopback()
     }
 }
 
@@ -244,7 +245,8 @@ impl Matcher {
         let Some(found) = self.withdraw(other) else {
             return Verdict::Waits;
         };
-        if self.trust.may_share(&new.who, &found.who) {
+        let is_proved = new.facts.space.pod.is_none() || self.trust.are_of_one_pod(&new.who, &found.who);
+        if is_proved && self.trust.may_share(&new.who, &found.who) {
             Verdict::Pair(found)
         } else {
             Verdict::Refused(Reason::UserPair, vec![other])

@@ -1,7 +1,8 @@
 //! Network namespaces: in which of them a socket's addresses are proof, and how sockets in them are looked for.
 //!
 //! The owner of a network namespace can make any address in it. So an address is proof only in a network namespace that the
-//! broker's own user namespace owns, and in the one that the broker is in.
+//! broker's own user namespace owns, and in the one that the broker is in. Where a pod has a user namespace, that one owns its network
+//! namespace: addresses there are proof between processes of that pod, which trust each other.
 
 use crate::diag::{Diag, Wanted};
 use crate::domain::NetNamespace;
@@ -32,11 +33,13 @@ pub enum NoNamespace {
 #[derive(Debug)]
 pub struct Namespace {
     diag: Mutex<Diag>,
+    /// Addresses in it are proof for everybody.
+    pub is_ours: bool,
 }
 
 impl Namespace {
-    fn new(diag: Diag) -> Arc<Namespace> {
-        Arc::new(Namespace { diag: Mutex::new(diag) })
+    fn new(diag: Diag, is_ours: bool) -> Arc<Namespace> {
+        Arc::new(Namespace { diag: Mutex::new(diag), is_ours })
     }
 
     /// Whether this very socket is still connected with the same addresses.
@@ -69,7 +72,7 @@ impl Namespaces {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let own = socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok());
         let user = std::fs::File::open("/proc/self/ns/user").ok().and_then(|file| identity_of(file.as_fd()).ok());
-        let here = Diag::open().ok().map(Namespace::new);
+        let here = Diag::open().ok().map(|diag| Namespace::new(diag, true));
         Namespaces { own: own.unwrap_or(0), user, here, others: Mutex::default(), owned: Mutex::default() }
     }
 
@@ -78,24 +81,37 @@ impl Namespaces {
         cookie == self.own
     }
 
+    /// Whether this process is in the namespace.
+    pub fn is_ours(&self, netns: NetNamespace) -> bool {
+        netns == NetNamespace::Known(self.own)
+    }
+
     /// The namespace of a member's socket, as far as it tells domains apart.
     pub fn space_of(&self, socket: BorrowedFd<'_>) -> NetNamespace {
         let Ok(cookie) = sock::netns_cookie(socket) else {
             return NetNamespace::UserMade;
         };
-        let is_owned = cookie == self.own || self.remembers(cookie) || self.open(cookie, socket).is_ok();
-        if is_owned { NetNamespace::Known(cookie) } else { NetNamespace::UserMade }
+        let is_owned = || matches!(self.open(cookie, socket), Ok((_, true)));
+        if cookie == self.own || self.remembers(cookie) || is_owned() {
+            NetNamespace::Known(cookie)
+        } else {
+            NetNamespace::UserMade
+        }
     }
 
-    /// The namespace in which the sockets of this socket's namespace can be looked for.
-    pub fn of_socket(&self, cookie: u64, socket: &OwnedFd) -> Result<Arc<Namespace>, NoNamespace> {
+    /// The namespace in which the sockets of this socket's namespace can be looked for. `for_pod`: it may be one that a user namespace
+    /// below the broker's owns.
+    fn of_socket(&self, cookie: u64, socket: &OwnedFd, for_pod: bool) -> Result<Arc<Namespace>, NoNamespace> {
         if cookie == self.own {
             return self.here.clone().ok_or(NoNamespace::Closed);
         }
+        let permitted = |is_ours| if is_ours || for_pod { Ok(()) } else { Err(NoNamespace::OfAnotherUser) };
         if let Some(known) = lock(&self.others).get(&cookie) {
-            return Ok(known.clone());
+            return permitted(known.is_ours).map(|()| known.clone());
         }
-        let opened = Namespace::new(diag_in(self.open(cookie, socket.as_fd())?).ok_or(NoNamespace::Closed)?);
+        let (namespace, is_ours) = self.open(cookie, socket.as_fd())?;
+        permitted(is_ours)?;
+        let opened = Namespace::new(diag_in(namespace).ok_or(NoNamespace::Closed)?, is_ours);
         let mut others = lock(&self.others);
         if others.len() >= UNUSED {
             others.retain(|_, namespace| Arc::strong_count(namespace) > 1);
@@ -107,21 +123,37 @@ impl Namespaces {
         lock(&self.owned).contains(&cookie)
     }
 
-    /// The namespace of a socket, if addresses in it are proof.
-    fn open(&self, cookie: u64, socket: BorrowedFd<'_>) -> Result<OwnedFd, NoNamespace> {
+    /// The namespace of a socket, and whether the broker's own user namespace owns it. Otherwise one below owns it.
+    fn open(&self, cookie: u64, socket: BorrowedFd<'_>) -> Result<(OwnedFd, bool), NoNamespace> {
         let namespace = netns::of_socket(socket).map_err(|_| NoNamespace::Closed)?;
-        // The kernel refuses to name an owner above the broker's own user namespace.
+        // The kernel refuses to name an owner that is not the broker's own user namespace or one below.
         let owner = netns::owner(namespace.as_fd()).and_then(|owner| identity_of(owner.as_fd()));
-        match self.user.zip(owner.ok()) {
-            Some((own, owner)) if own == owner => {}
-            _ => return Err(NoNamespace::OfAnotherUser),
+        let (own, owner) = self.user.zip(owner.ok()).ok_or(NoNamespace::OfAnotherUser)?;
+        if own != owner {
+            return Ok((namespace, false));
         }
         let mut owned = lock(&self.owned);
         if owned.len() >= REMEMBERED {
             owned.clear();
         }
         owned.insert(cookie);
-        Ok(namespace)
+        Ok((namespace, true))
+    }
+}
+
+/// Network namespaces, as far as the members of one domain may refer to them.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// All.
+    pub namespaces: Arc<Namespaces>,
+    /// The domain is this pod.
+    pub pod: Option<u128>,
+}
+
+impl View {
+    /// The namespace in which the sockets of this socket's namespace can be looked for.
+    pub fn of_socket(&self, cookie: u64, socket: &OwnedFd) -> Result<Arc<Namespace>, NoNamespace> {
+        self.namespaces.of_socket(cookie, socket, self.pod.is_some())
     }
 }
 

@@ -14,6 +14,8 @@ pub struct AddressSpace {
     pub netns: u64,
     /// Interface the socket is bound to (SO_BINDTODEVICE, VRF, link-local addresses); 0: none.
     pub device: u32,
+    /// In a network namespace that a user namespace of a pod owns: that pod's UID. Addresses there are proof within the pod only.
+    pub pod: Option<u128>,
 }
 
 /// One end of an established connection.
@@ -68,7 +70,7 @@ pub fn identify(fd: impl AsFd) -> Result<SocketFacts, NoProof> {
     };
     Ok(SocketFacts {
         cookie: sockopt::socket_cookie(fd).map_err(|_| NoProof::OldKernel)?,
-        space: AddressSpace { netns, device },
+        space: AddressSpace { netns, device, pod: None },
         local: local.into(),
         remote,
         original,

@@ -87,7 +87,7 @@ mod tests {
     use crate::domain::{Domain, NetNamespace};
 
     fn of_user(uid: u32) -> Scope {
-        Scope::Domain(Domain { uid, netns: NetNamespace::Known(1) })
+        Scope::Domain(Domain::User { uid, netns: NetNamespace::Known(1) })
     }
 
     #[test]

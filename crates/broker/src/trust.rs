@@ -95,8 +95,18 @@ impl Trust {
         if [a.uid, b.uid].iter().any(|uid| self.nobody == Some(*uid)) {
             return false;
         }
-        let is_same_pod = || self.rules.same_pod && a.place.pod.is_some() && a.place.pod == b.place.pod;
-        a.uid == b.uid || self.rules.allow.iter().any(|rule| rule.includes(a) && rule.includes(b)) || is_same_pod()
+        let is_allowed = || self.rules.allow.iter().any(|rule| rule.includes(a) && rule.includes(b));
+        a.uid == b.uid || is_allowed() || self.are_of_one_pod(a, b)
+    }
+
+    /// Whether both run in one pod, and the operator trusts pods.
+    pub fn are_of_one_pod(&self, a: &Who, b: &Who) -> bool {
+        self.rules.same_pod && a.place.pod.is_some() && a.place.pod == b.place.pod
+    }
+
+    /// Whether the operator trusts pods.
+    pub fn knows_pods(&self) -> bool {
+        self.rules.same_pod
     }
 
     /// Whether it matters where a process runs.

@@ -25,10 +25,9 @@ fn works(broker: &TestBroker) {
 #[test]
 fn another_version_is_told_and_left() {
     let broker = TestBroker::start();
-    for kind in [Kind::Hello, Kind::Status] {
+    for (kind, version) in [(Kind::Hello, VERSION + 1), (Kind::Status, VERSION + 1), (Kind::Hello, VERSION - 2)] {
         let socket = connect(&broker.address);
-        let old = Msg { version: VERSION + 1, ..Msg::new(kind) };
-        wire::send(socket.as_fd(), &old, None).expect("send");
+        wire::send(socket.as_fd(), &Msg { version, ..Msg::new(kind) }, None).expect("send");
         let (answer, _) = receive(&socket).expect("an answer");
         assert_eq!((answer.kind(), answer.arg), (Some(Kind::Reject), u64::from(VERSION)));
         assert!(receive(&socket).is_none(), "then the end");

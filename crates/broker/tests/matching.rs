@@ -28,7 +28,7 @@ fn any_endpoint() -> impl Strategy<Value = Endpoint> {
 }
 
 fn any_space() -> impl Strategy<Value = AddressSpace> {
-    (1..3u64, 0..2u32).prop_map(|(netns, device)| AddressSpace { netns, device })
+    (1..3u64, 0..2u32).prop_map(|(netns, device)| AddressSpace { netns, device, pod: None })
 }
 
 /// `translated`: REDIRECT or DNAT from the called address to another one on the same host.
@@ -176,7 +176,7 @@ proptest! {
 /// An offer with its own cookie; the first two hosts are not loopback.
 fn offer(n: u64, netns: u64, local: &str, remote: &str) -> Offer {
     let parse = |text: &str| Endpoint::from(text.parse::<SocketAddr>().expect("an address"));
-    let space = AddressSpace { netns, device: 0 };
+    let space = AddressSpace { netns, device: 0, pod: None };
     let facts = SocketFacts { cookie: n, space, local: parse(local), remote: parse(remote), original: None };
     Offer { ticket: Ticket { member: n, offer: n }, facts, who: Who::user(1000), passive: false }
 }

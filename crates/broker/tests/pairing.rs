@@ -2,11 +2,16 @@
 
 mod common;
 
-use common::{FakeMember, Shared, TestBroker, rung, tcp_pair};
+use common::memory::Mapped;
+use common::{FakeMember, Shared, TestBroker, connect, receive, rung, tcp_pair};
+use rustix::fd::AsFd;
 use rustix::fs::SealFlags;
+use rustix::net::sockopt;
 use sidestep_abi::link::{SLOTS, UNUSED, link_size};
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_abi::page::Page;
 use sidestep_abi::{MAGIC, Reason, VERSION};
+use sidestep_broker::wire;
 use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
@@ -46,6 +51,32 @@ fn the_page_says_what_it_is() {
     let member = broker.join();
     assert_eq!((member.page().magic.load(Acquire), member.page().version.load(Acquire)), (MAGIC, VERSION));
     assert_eq!(member.page().hold.load(Acquire), 0);
+}
+
+#[test]
+fn a_member_of_the_version_before_is_spoken_to_in_it() {
+    let broker = TestBroker::start();
+    let old = |kind| Msg { version: VERSION - 1, ..Msg::new(kind) };
+    let socket = connect(&broker.address);
+    wire::send(socket.as_fd(), &Msg { arg: 4096, ..old(Kind::Hello) }, None).expect("hello");
+    let (welcome, page) = receive(&socket).expect("an answer");
+    assert_eq!((welcome.kind(), welcome.version), (Some(Kind::Welcome), VERSION - 1));
+    let page = Mapped::new(&page.expect("the page"), size_of::<Page>());
+    assert_eq!(page.at::<Page>(0).version.load(Acquire), VERSION - 1);
+
+    let (client, server) = tcp_pair("127.0.0.1");
+    let arg = sockopt::socket_cookie(&client).expect("cookie");
+    wire::send(socket.as_fd(), &Msg { offer: 1, arg, ..old(Kind::Offer) }, Some(client.as_fd())).expect("offer");
+    let member = broker.join();
+    member.offer(2, &server);
+    let (link, _) = receive(&socket).expect("a link");
+    assert_eq!((link.kind(), link.version), (Some(Kind::Link), VERSION - 1));
+    let memory = member.expect_link();
+    assert_eq!(memory.header().version.load(Acquire), VERSION - 1, "what both speak");
+    member.expect_slot(2);
+
+    wire::send(socket.as_fd(), &Msg::new(Kind::Settle), None).expect("send");
+    while receive(&socket).is_some() {} // it speaks one version, or is sent away
 }
 
 #[test]

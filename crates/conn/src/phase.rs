@@ -6,7 +6,7 @@
 //!                   ^  ^   Lose                     |                 | Keep           | Keep
 //!                   |  +----------------------------+ Unfit           v                v
 //!                   +-------------- Demoted <---------------------------- Returning <--+
-//!                      Release                Demote
+//!                   Release, Renew            Demote
 //! ```
 //!
 //! `Keep`: the kernel carries for good. An end without a slot remembers that (`for_good`); an end with a slot returns. `Break`
@@ -69,6 +69,8 @@ pub enum Event {
     Demote,
     /// The slot is given back while other processes hold the connection.
     Release,
+    /// The slot is given back, and the connection may be offered again: the stack that carried it has ended.
+    Renew,
     /// close(2) of the last descriptor.
     Close,
     /// The last thread has left: the record can be used again.
@@ -124,6 +126,7 @@ impl Phase {
             (Attached | Ready | Returning, Event::Break) => Broken,
             (Attached | Ready | Returning | Broken, Event::Demote) => Demoted,
             (Demoted, Event::Release) => Kernel { for_good: true },
+            (Demoted, Event::Renew) => Kernel { for_good: false },
             (Closed | Free, Event::Close) => return None,
             (_, Event::Close) => Closed,
             (Closed, Event::Free) => Free,

@@ -3,7 +3,7 @@
 use sidestep_conn::phase::{Cell, Event, Phase, Step};
 use std::collections::BTreeSet;
 
-const EVENTS: [Event; 15] = [
+const EVENTS: [Event; 16] = [
     Event::Open,
     Event::Offer { passive: false },
     Event::Offer { passive: true },
@@ -17,6 +17,7 @@ const EVENTS: [Event; 15] = [
     Event::Unfit,
     Event::Demote,
     Event::Release,
+    Event::Renew,
     Event::Close,
     Event::Free,
 ];
@@ -88,7 +89,8 @@ fn bytes_go_by_ring_only_with_a_slot_and_never_after_demotion_without_a_new_offe
     });
 }
 
-/// `Keep` holds until the record is another connection's: no stretch may begin, and no further offer is made.
+/// `Keep` holds until the record is another connection's: no stretch may begin, and no further offer is made. But after the end of a
+/// stack its caller renews the connection.
 #[test]
 fn who_is_on_the_kernel_for_good_stays_there() {
     let mut kept: Vec<Phase> = Phase::ALL.into_iter().filter_map(|phase| phase.after(Event::Keep)).collect();
@@ -100,7 +102,7 @@ fn who_is_on_the_kernel_for_good_stays_there() {
         assert!(!phase.permits_rings() && !phase.may_be_offered(), "{phase:?}");
         seen.push(phase);
         // No caller offers a connection that may not be offered.
-        let events = EVENTS.into_iter().filter(|event| !matches!(event, Event::Offer { .. }));
+        let events = EVENTS.into_iter().filter(|event| !matches!(event, Event::Offer { .. } | Event::Renew));
         kept.extend(events.filter_map(|event| phase.after(event)));
     }
     assert!(seen.contains(&Phase::Returning) && seen.contains(&Phase::Demoted));

@@ -2,7 +2,7 @@
 
 use crate::record::{self, Conn, flag};
 use crate::stream::peer;
-use crate::{arena, errno, handlers, link, settings, wait};
+use crate::{arena, blocked, counters, errno, handlers, link, settings, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_conn::{Event, Flip, Phase, Rx, Writer, is_all_by_kernel};
@@ -130,6 +130,7 @@ fn refuse(c: &Conn, reason: Reason) {
 }
 
 pub fn give_slot_back(c: &Conn) {
+    c.lower(flag::STACK); // the slot's words may be another connection's soon
     let index = c.link.load(Relaxed);
     let (l, slot) = (link::get(index), c.slot.load(Relaxed));
     l.set_conn(slot, None);
@@ -194,12 +195,57 @@ pub fn demote(index: u32, c: &Conn) -> bool {
             }
             c.early_rx.store(rx.kernel, Relaxed);
             c.early_tx.store(end.tx.kernel(), Relaxed);
+            if c.has(flag::RENEWS) && !count_anew(index, c, fd, rx, end) {
+                return false;
+            }
             c.phase.go(Event::Demote).is_some()
         })
     });
     let done = matches!(done, Ok(Ok(true)));
     if done {
         wait::epoll::for_each_number(index, wait::epoll::demoted);
+        if c.has(flag::RENEWS) {
+            renew(c);
+        }
     }
     done
+}
+
+/// The stack has ended. The kernel has counted the connection's bytes anew since it was given back, so the record does that, too. False:
+/// not now.
+fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> bool {
+    if arena::held_by_others(c) {
+        c.lower(flag::RENEWS);
+        return true;
+    }
+    if blocked::is_any(index) {
+        return false; // such a thread still looks at the slot
+    }
+    match (tcp::consumed(fd), tcp::written(fd)) {
+        (Consumed::Bytes(read), Some(written)) => {
+            let before =
+                [rx.kernel.saturating_sub(read), end.tx.kernel().saturating_sub(written), rx.ring, end.tx.ring];
+            counters::add_bytes(before, true);
+            (*rx, *end) = (Rx::native(read), Writer::native(written, Flip::NEVER));
+            c.early_rx.store(read, Relaxed);
+            c.early_tx.store(written, Relaxed);
+            true
+        }
+        (Consumed::Moving, _) => false,
+        _ => {
+            c.lower(flag::RENEWS);
+            true
+        }
+    }
+}
+
+/// From the kernel for good to the kernel for now: another stack may carry the connection.
+fn renew(c: &Conn) {
+    if c.phase.go(Event::Renew).is_some() {
+        give_slot_back(c);
+        for count in [&c.ops, &c.quick_ops, &c.tx_froze] {
+            count.store(0, Relaxed);
+        }
+    }
+    c.lower(flag::RENEWS);
 }

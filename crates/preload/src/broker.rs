@@ -4,12 +4,15 @@ use crate::critical::Lock;
 use crate::record::Conn;
 use crate::{counters, settings};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use sidestep_abi::VERSION;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_ring::page;
 use sidestep_sys::{Errno, Result, control};
 
 /// The control socket; -1: none.
 pub static SOCKET: AtomicI32 = AtomicI32::new(-1);
+/// The version of the protocol that the broker speaks.
+pub static SPOKEN: AtomicU32 = AtomicU32::new(VERSION);
 /// Counts connections to brokers; link numbers are only meaningful within one.
 static ERA: AtomicU32 = AtomicU32::new(0);
 /// Value of `pending` in the shared page when this process last received messages of the broker.
@@ -103,7 +106,7 @@ pub fn send(msg: &Msg, with: Option<i32>) -> Result<()> {
     if broker < 0 {
         return Err(Errno(libc::ENOTCONN));
     }
-    let sent = control::send(broker, msg, with);
+    let sent = control::send(broker, &Msg { version: SPOKEN.load(Relaxed), ..*msg }, with);
     if matches!(sent, Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN))) {
         ask_again();
     }

@@ -8,7 +8,7 @@ use crate::wait::Deadline;
 use crate::wait::pause::{Number, Pause, Want};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::{Event, Rx};
+use sidestep_conn::Rx;
 use sidestep_ring::counters as shared;
 use sidestep_sys::{Errno, Result, clock, fd as fdsys, tcp};
 
@@ -49,7 +49,7 @@ enum Sent {
 }
 
 fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
-    c.phase.go(Event::Keep);
+    c.keep();
     parked::part(c);
     if !c.is_attached() {
         reason.inspect(|r| c.blame(*r));

@@ -1,12 +1,12 @@
 //! Membership with the broker: joins, makes offers, and handles the broker's messages. Never waits for the broker.
 
-use crate::broker::{self, HEARD, LOCK, SOCKET};
+use crate::broker::{self, HEARD, LOCK, SOCKET, SPOKEN};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::{arena, attach, counters, link, log, pending_releases, settings, thread, waiter};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
+use sidestep_abi::{Reason, VERSION};
 use sidestep_conn::Event;
 use sidestep_ring::page;
 use sidestep_sys::lock::Taken;
@@ -68,11 +68,17 @@ pub fn offer(index: u32, c: &Conn, socket_fd: i32, passive: bool) -> Result<(), 
     broker::send(&msg, Some(socket_fd)).map_err(|_| Reason::NoBroker)
 }
 
-/// The broker cannot serve this process: no further try to join.
+/// The broker cannot serve this process, or not in this version: then it is asked once more, in its own version.
 fn rejected(msg: &Msg) {
-    let same = msg.arg == u64::from(sidestep_abi::VERSION);
-    counters::count(if same { Reason::UserPair } else { Reason::Version });
+    let spoken = SPOKEN.load(Relaxed);
+    let is_same = msg.arg == u64::from(spoken);
     leave();
+    if !is_same && spoken == VERSION && msg.arg == u64::from(VERSION - 1) {
+        SPOKEN.store(VERSION - 1, Relaxed);
+        NOT_BEFORE.store(0, Relaxed);
+        return;
+    }
+    counters::count(if is_same { Reason::UserPair } else { Reason::Version });
     NOT_BEFORE.store(u64::MAX, Relaxed);
 }
 
@@ -100,7 +106,8 @@ fn join() {
             broker::begin_era();
             let (ring_size, descriptors) = (settings::get().ring_size, limit::descriptor_limit());
             // Peers may take at most half of the process's descriptors.
-            let hello = Msg { arg: u64::from(ring_size), arg2: descriptors / 2, ..Msg::new(MsgKind::Hello) };
+            let version = SPOKEN.load(Relaxed);
+            let hello = Msg { version, arg: u64::from(ring_size), arg2: descriptors / 2, ..Msg::new(MsgKind::Hello) };
             let _ = control::send(broker, &hello, None);
             SOCKET.store(broker, Release);
             waiter::announce_all();
@@ -116,7 +123,9 @@ fn join() {
 /// The broker is gone. Paired connections go on, and a later call looks for a new broker. The caller holds the lock.
 fn leave() {
     let broker = SOCKET.swap(-1, AcqRel);
-    WELCOME.store(0, Relaxed);
+    if WELCOME.swap(0, Relaxed) != 0 {
+        SPOKEN.store(VERSION, Relaxed); // the next broker may be of another release
+    }
     if broker >= 0 {
         log::say(&[b"broker gone, control socket "], broker as u64);
         fdtable::drop_own(broker);

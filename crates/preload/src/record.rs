@@ -36,6 +36,8 @@ pub mod flag {
     pub const TELLS_UNREAD: u32 = 1 << 10;
     /// The peer is the stack.
     pub const STACK: u32 = 1 << 11;
+    /// The stack has ended: once the kernel carries everything, the connection may be offered again.
+    pub const RENEWS: u32 = 1 << 12;
 }
 
 /// Value of a timeout: calls that would block fail at once.
@@ -276,9 +278,24 @@ impl Conn {
         }
     }
 
+    /// The kernel is to carry for good. False: so it was already.
+    pub fn keep(&self) -> bool {
+        let is_new = self.phase.go(Event::Keep).is_some();
+        self.lower(flag::RENEWS);
+        is_new
+    }
+
+    /// The kernel is to carry until the connection is offered again. A thread that keeps it for good at the same time wins, since
+    /// that one lowers the flag after the phase has changed.
+    pub fn keep_for_now(&self) {
+        if !self.has(flag::RENEWS) && self.raise(flag::RENEWS) && self.phase.go(Event::Keep).is_none() {
+            self.lower(flag::RENEWS);
+        }
+    }
+
     /// Stores why the connection stays on the kernel for good.
     pub fn keep_on_kernel(&self, reason: Reason) {
-        self.phase.go(Event::Keep);
+        self.keep();
         self.blame(reason);
     }
 

@@ -3,18 +3,18 @@
 use sidestep_abi::page::{Page, Totals};
 use sidestep_abi::sync::AtomicU64;
 use sidestep_abi::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use sidestep_abi::{MAGIC, Reason, VERSION};
+use sidestep_abi::{MAGIC, Reason, speaks};
 
-/// Writes the page of a new member. For the broker.
-pub fn init(page: &Page, hold: bool) {
+/// Writes the page of a new member, which speaks this version. For the broker.
+pub fn init(page: &Page, version: u32, hold: bool) {
     page.hold.store(u32::from(hold), Relaxed);
-    page.version.store(VERSION, Relaxed);
+    page.version.store(version, Relaxed);
     page.magic.store(MAGIC, Release);
 }
 
-/// Whether this is a page of this version.
+/// Whether this is a page of a version that this release speaks.
 pub fn fits(page: &Page) -> bool {
-    page.magic.load(Relaxed) == MAGIC && page.version.load(Relaxed) == VERSION
+    page.magic.load(Relaxed) == MAGIC && speaks(page.version.load(Relaxed))
 }
 
 /// Sets whether all connections of the process are held on the kernel. For the broker.

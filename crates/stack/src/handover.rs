@@ -6,6 +6,7 @@ use crate::program::Program;
 use crate::record::{Given, Kept, Record, Stage};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
+use sidestep_abi::Reason;
 use sidestep_repair::{Buffers, CallError, GiveBackError, Queues, State};
 use sidestep_tcp::{Progress, Seq};
 use std::rc::Rc;
@@ -52,15 +53,21 @@ pub enum RestoreError {
 pub fn restore(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd) -> Result<(), RestoreError> {
     match record.stage() {
         Stage::Free => return Ok(()),
-        Stage::Assigned => Program::left(link, slot).give_up(),
+        Stage::Assigned => end(Program::left(link, slot)),
         Stage::Taking => {
             sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
-            Program::left(link, slot).give_up();
+            end(Program::left(link, slot));
         }
         Stage::Carried | Stage::Returning => restore_carried(record, link, slot, socket)?,
     }
     record.free();
     Ok(())
+}
+
+/// The kernel had the connection already.
+fn end(mut program: Program) {
+    program.set_reason(Reason::StackEnded);
+    program.give_up();
 }
 
 fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd) -> Result<(), RestoreError> {
@@ -71,6 +78,7 @@ fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: Borrowe
     let published = to_program.position_of(progress.rcv_nxt, record.published());
     let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
     let mut program = Program::found(link, slot, released, published);
+    program.set_reason(Reason::StackEnded);
     let found = (record.stage() == Stage::Returning).then(|| record.buffers());
     let end = Instant::now() + PATIENCE;
     loop {

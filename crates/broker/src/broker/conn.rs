@@ -11,7 +11,9 @@ use crate::wire::Sender;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
+use sidestep_abi::VERSION;
 use sidestep_abi::env::RING_SIZES;
+use sidestep_abi::msg::Msg;
 use sidestep_ring::page;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -57,8 +59,10 @@ pub struct Conn {
     pub scope: Scope,
     /// Credentials of the process that connected.
     pub peer: Sender,
-    /// Where that process ran when it joined, if that matters.
+    /// Where that process ran when it connected, if that matters.
     pub place: Arc<Place>,
+    /// Of the protocol, as the process speaks it.
+    pub version: u32,
     pub outbox: Outbox,
     pub role: Role,
     /// The receiver reads nothing from this connection for now, because the outbox is full or the connection is being closed.
@@ -109,13 +113,14 @@ pub struct Member {
 }
 
 impl Conn {
-    pub fn new(socket: Loan, scope: Scope, peer: Sender, role: Role) -> Conn {
+    pub fn new(socket: Loan, scope: Scope, (peer, place): (Sender, Arc<Place>), role: Role) -> Conn {
         let outbox = Outbox::default();
         Conn {
             socket,
             scope,
             peer,
-            place: Arc::default(),
+            place,
+            version: VERSION,
             outbox,
             role,
             unheard: false,
@@ -147,12 +152,13 @@ impl Conn {
 const TRIES: usize = 4;
 
 impl Member {
-    pub fn new(pid: u32, page_mem: PageMem, mapping: Permit, wished_ring: u64, room: Room, hold: bool) -> Member {
+    /// `hello`: the process's first record.
+    pub fn new(pid: u32, page_mem: PageMem, mapping: Permit, hello: &Msg, room: Room, hold: bool) -> Member {
         let member = Member {
             pid,
             exe: exe_of(pid),
             page: page_mem,
-            ring_size: usable_ring_size(wished_ring),
+            ring_size: usable_ring_size(hello.arg),
             hold,
             doorbells: BTreeMap::new(),
             links: BTreeSet::new(),
@@ -160,7 +166,7 @@ impl Member {
             room,
             _mapping: mapping,
         };
-        page::init(member.page.get(), hold);
+        page::init(member.page.get(), hello.version, hold);
         member
     }
 

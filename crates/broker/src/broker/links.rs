@@ -52,7 +52,9 @@ impl Broker {
         // member uses. The stack is no stranger, and its rings must hold the window that the kernel has promised.
         let is_trusted = scopes[0] == scopes[1] || members.iter().any(|&id| self.is_stack(id));
         let ring_size = if is_trusted { size_a.max(size_b) } else { size_a.min(size_b) };
-        let link = Link::create(id, members, ring_size, scopes, permits).map_err(reason_for)?;
+        let version = members.iter().filter_map(|id| self.conns.get(id)).map(|conn| conn.version).min();
+        let about = (version.ok_or(Reason::PeerAbsent)?, ring_size);
+        let link = Link::create(id, members, about, scopes, permits).map_err(reason_for)?;
         self.next_link = self.next_link.wrapping_add(1).max(1);
         self.links.insert(id, link);
         for member in members {

@@ -36,7 +36,7 @@ use links::Opening;
 use offers::{Pending, Proving};
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::msg::{Kind, Msg};
-use sidestep_abi::{Reason, VERSION};
+use sidestep_abi::{Reason, VERSION, speaks};
 use stack::Stack;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -221,16 +221,18 @@ impl Broker {
 
     fn record(&mut self, id: u64, msg: &Msg) {
         // Records of a connection that is being closed are ignored.
-        let is_heard = |conn: &&Conn| conn.talk == Talk::Open && !self.doomed.contains(&id);
-        let Some(conn) = self.conns.get(&id).filter(is_heard) else {
+        let is_heard = |conn: &&mut Conn| conn.talk == Talk::Open && !self.doomed.contains(&id);
+        let Some(conn) = self.conns.get_mut(&id).filter(is_heard) else {
             return;
         };
         let Some(kind) = msg.kind() else {
             return self.violation(id);
         };
-        if msg.version != VERSION {
+        let is_member = matches!(conn.role, Role::Member(_));
+        if !speaks(msg.version) || is_member && msg.version != conn.version {
             return self.garbage(id, msg.kind, msg.version);
         }
+        conn.version = msg.version;
         match (&conn.role, kind) {
             (Role::New | Role::Operator, Kind::Hello) => self.hello(id, msg),
             (Role::New, Kind::Stay) => self.stay(id),
@@ -251,7 +253,7 @@ impl Broker {
         let greets =
             [Kind::Hello, Kind::Status, Kind::Detach, Kind::Attach, Kind::Stay].iter().any(|&k| k as u32 == kind);
         let member = self.conns.get(&id).is_some_and(|c| matches!(c.role, Role::Member(_)));
-        if greets && !member && version != VERSION {
+        if greets && !member && !speaks(version) {
             self.reject(id, Reason::Version);
         } else {
             self.violation(id);
@@ -282,7 +284,6 @@ impl Broker {
         if !self.settings.trust.may_join(uid) {
             return self.reject(id, Reason::UserPair);
         }
-        self.find_place(id);
         let mapping = self.accounts_of(id).and_then(|accounts| accounts.mappings.claim(1)).ok_or(Reason::Memory);
         let made = mapping.and_then(|mapping| {
             crate::raw::mem::PageMem::create().map(|made| (mapping, made)).map_err(links::reason_for)
@@ -299,7 +300,7 @@ impl Broker {
         let hold = self.hold_all;
         if let Some(conn) = self.conns.get_mut(&id) {
             let room = Room::new(conn.scope, hello.arg2);
-            conn.role = Role::Member(Box::new(Member::new(conn.peer.pid, page, mapping, hello.arg, room, hold)));
+            conn.role = Role::Member(Box::new(Member::new(conn.peer.pid, page, mapping, hello, room, hold)));
         }
         self.queue(id, Msg { arg: id, ..Msg::new(Kind::Welcome) }, Some(Attached::File(Arc::new(fd))));
         self.may_be_stack(id);
@@ -310,7 +311,10 @@ impl Broker {
             return;
         };
         let pushed = match self.receivers.get(&conn.scope) {
-            Some(receiver) => conn.outbox.push(msg, fd, &receiver.accounts.records),
+            Some(receiver) => {
+                let msg = Msg { version: conn.version, ..msg };
+                conn.outbox.push(msg, fd, &receiver.accounts.records)
+            }
             None => Err(crate::outbox::Overflow),
         };
         match pushed {

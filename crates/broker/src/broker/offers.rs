@@ -316,7 +316,7 @@ impl Broker {
 mod tests {
     use super::*;
     use crate::broker::{Poller, Settings};
-    use crate::netns::Namespaces;
+    use crate::netns::{Namespaces, View};
     use crate::proof::AddressSpace;
     use crate::trust::{Trust, Who};
     use rustix::event::epoll::{self, CreateFlags};
@@ -330,17 +330,24 @@ mod tests {
 
     /// Makes `offers` offers of one member wait.
     fn fill(broker: &mut Broker, offers: u64) {
-        let (listener, namespaces) = (std::net::TcpListener::bind("127.0.0.1:0"), Namespaces::of_this_process());
+        let (listener, namespaces) =
+            (std::net::TcpListener::bind("127.0.0.1:0"), Arc::new(Namespaces::of_this_process()));
         let socket = listener.expect("bind").into();
         let netns = crate::raw::sock::netns_cookie(std::os::fd::AsFd::as_fd(&socket)).expect("cookie");
-        let namespace = namespaces.of_socket(netns, &socket).expect("our own");
+        let view = View { namespaces: namespaces.clone(), pod: None };
+        let namespace = view.of_socket(netns, &socket).expect("our own");
         let accounts = crate::quota::Accounts::new(&broker.budgets);
         for offer in 0..offers {
             let ip = [10, 0, (offer >> 24) as u8, (offer >> 16) as u8];
             let local = SocketAddr::from((ip, offer as u16)).into();
             let remote = SocketAddr::from(([10, 1, 0, 1], 80)).into();
-            let facts =
-                SocketFacts { cookie: offer, space: AddressSpace { netns, device: 0 }, local, remote, original: None };
+            let facts = SocketFacts {
+                cookie: offer,
+                space: AddressSpace { netns, device: 0, pod: None },
+                local,
+                remote,
+                original: None,
+            };
             let ticket = Ticket { member: 1, offer };
             assert_eq!(
                 broker.matcher.decide(Offer { ticket, facts, who: Who::user(1000), passive: false }, &[]),

@@ -2,8 +2,10 @@
 
 use super::Broker;
 use super::conn::{Conn, Role};
+use crate::cgroup::Place;
 use crate::counted::Counted;
 use crate::domain::{Domain, Scope};
+use crate::netns::View;
 use crate::quota::{Accounts, RECEIVERS};
 use crate::raw::sock;
 use crate::receiver::Receiver;
@@ -27,13 +29,16 @@ impl Broker {
         let Ok(peer) = crate::users::peer_of(&socket) else {
             return self.turn_away(socket, None);
         };
-        let scope = Scope::Domain(Domain { uid: peer.uid, netns: self.namespaces.space_of(socket.as_fd()) });
-        self.admit(socket, scope, Role::New);
+        let place = self.place_of(socket.as_fd(), peer);
+        let netns = self.namespaces.space_of(socket.as_fd());
+        let pod = place.pod.filter(|_| self.settings.trust.knows_pods() && !self.namespaces.is_ours(netns));
+        let domain = pod.map_or(Domain::User { uid: peer.uid, netns }, Domain::Pod);
+        self.admit(socket, Scope::Domain(domain), Role::New, place);
     }
 
     /// Accepts a connection to the operator's socket.
     pub fn operator_connected(&mut self, socket: OwnedFd) {
-        self.admit(socket, Scope::Operator, Role::Operator);
+        self.admit(socket, Scope::Operator, Role::Operator, Arc::default());
     }
 
     /// Turns away a connection for which no descriptor is left.
@@ -41,7 +46,7 @@ impl Broker {
         self.turn_away(socket, Some(Reason::FdLimit));
     }
 
-    fn admit(&mut self, socket: OwnedFd, scope: Scope, role: Role) {
+    fn admit(&mut self, socket: OwnedFd, scope: Scope, role: Role, place: Arc<Place>) {
         let Ok(peer) = crate::users::peer_of(&socket) else {
             return self.turn_away(socket, None);
         };
@@ -61,7 +66,7 @@ impl Broker {
         receiver.mailbox.send(Command::Admit { id, socket });
         self.next_conn += 1;
         let watched = self.poller.add_for_its_end(&loan, id);
-        self.conns.insert(id, Conn::new(loan, scope, peer, role));
+        self.conns.insert(id, Conn::new(loan, scope, (peer, place), role));
         if watched.is_err() {
             self.doomed.insert(id);
         }
@@ -70,7 +75,7 @@ impl Broker {
     /// The receiver of this scope, started if necessary. None: there are too many, or the system has no resources for it.
     pub(super) fn receiver_of(&mut self, scope: Scope) -> Option<&mut Receiver> {
         if !self.receivers.contains_key(&scope) {
-            let receiver = self.start_receiver().ok()?;
+            let receiver = self.start_receiver(scope).ok()?;
             let number = self.next_conn;
             self.poller.add_by_edge(receiver.news.as_fd(), number).ok()?;
             self.next_conn += 1;
@@ -80,11 +85,12 @@ impl Broker {
         self.receivers.get_mut(&scope)
     }
 
-    fn start_receiver(&self) -> io::Result<Receiver> {
+    fn start_receiver(&self, scope: Scope) -> io::Result<Receiver> {
         if self.receivers.len() >= RECEIVERS {
             return Err(io::Errno::AGAIN);
         }
-        let started = Receiver::start(Accounts::new(&self.budgets), &self.namespaces);
+        let pod = if let Scope::Domain(Domain::Pod(pod)) = scope { Some(pod) } else { None };
+        let started = Receiver::start(Accounts::new(&self.budgets), View { namespaces: self.namespaces.clone(), pod });
         started.map_err(|e| io::Errno::from_io_error(&e).unwrap_or(io::Errno::AGAIN))
     }
 

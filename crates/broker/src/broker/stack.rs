@@ -8,6 +8,7 @@ use super::pair::End;
 use crate::domain::Scope;
 use crate::matching::{Offer, Ticket};
 use crate::outbox::Attached;
+use crate::proof::SocketFacts;
 use crate::receiver::loan::Loan;
 use crate::status::{Reasons, Totals};
 use sidestep_abi::Reason;
@@ -68,7 +69,8 @@ impl Broker {
 
     /// Whether the stack is to be asked about an offer without another end here.
     pub(super) fn concerns_stack(&self, offer: &Offer) -> bool {
-        let may_be_far = !offer.facts.remote.is_loopback() && offer.facts.local != offer.facts.remote;
+        let SocketFacts { local, remote, space, .. } = &offer.facts;
+        let may_be_far = !remote.is_loopback() && local != remote && space.pod.is_none();
         self.stack.member.is_some() && !offer.passive && may_be_far && self.stack.asked.len() < OPEN
     }
 

@@ -12,19 +12,14 @@ use crate::raw::sock;
 use crate::trust::Who;
 use crate::wire::Sender;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::time::Timespec;
 use std::sync::Arc;
 
 impl Broker {
-    /// The process has joined: notes where it runs, if that matters.
-    pub(super) fn find_place(&mut self, id: u64) {
-        if !self.settings.trust.asks_for_places() {
-            return;
-        }
-        if let Some(conn) = self.conns.get_mut(&id) {
-            conn.place = Arc::new(place_of(conn.socket.as_fd(), conn.peer.pid));
-        }
+    /// Where the process runs that has connected to the broker, if that matters.
+    pub(super) fn place_of(&self, socket: BorrowedFd, peer: Sender) -> Arc<Place> {
+        if self.settings.trust.asks_for_places() { Arc::new(place_of(socket, peer.pid)) } else { Arc::default() }
     }
 
     /// Who makes an offer.
@@ -38,13 +33,15 @@ impl Broker {
         Who { uid: sender.uid, gid: sender.gid, place }
     }
 
-    /// Whether one of these ends of different users has left the place by which it may be trusted.
+    /// Whether one of these ends has left the place by which it may be trusted. Ends of one user are trusted by that, except in a pod's
+    /// own network namespace.
     pub(super) fn have_moved(&self, both: [&Offer; 2]) -> bool {
         let has_moved = |offer: &&Offer| {
             let joined = self.conns.get(&offer.ticket.member).map(|conn| (conn.peer.pid, &conn.place));
             offer.who.place.is_known() && joined.is_none_or(|(pid, place)| Place::of_process(pid) != **place)
         };
-        both[0].who.uid != both[1].who.uid && both.iter().any(has_moved)
+        let by_place = both[0].who.uid != both[1].who.uid || both[0].facts.space.pod.is_some();
+        by_place && both.iter().any(has_moved)
     }
 }
 

@@ -20,7 +20,7 @@ mod offers;
 mod rings;
 mod thread;
 
-use crate::netns::Namespaces;
+use crate::netns::View;
 use crate::quota::{Accounts, Permit};
 use mailbox::{Mailbox, News};
 use std::io;
@@ -50,7 +50,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Starts the thread. Err: no memory or no descriptor.
-    pub fn start(accounts: Accounts, namespaces: &Arc<Namespaces>) -> io::Result<Receiver> {
+    pub fn start(accounts: Accounts, view: View) -> io::Result<Receiver> {
         let own = accounts.descriptors.claim(DESCRIPTORS).ok_or(rustix::io::Errno::MFILE)?;
         let (mailbox, commands) = mailbox::commands()?;
         let (reports, news) = mailbox::reports()?;
@@ -58,8 +58,8 @@ impl Receiver {
         let turned_away = Arc::new(AtomicUsize::new(0));
         let account = accounts.descriptors.clone();
         let parts = thread::Parts { epoll, commands, reports, account, turned_away: turned_away.clone() };
-        let (mailbox, namespaces) = (Arc::new(mailbox), namespaces.clone());
-        let run = move || thread::run(parts, namespaces);
+        let mailbox = Arc::new(mailbox);
+        let run = move || thread::run(parts, view);
         std::thread::Builder::new().name("receiver".into()).stack_size(STACK).spawn(run)?;
         Ok(Receiver { mailbox, news, accounts, connections: 0, punching: 0, rechecks: 0, turned_away, _own: own })
     }

@@ -5,8 +5,8 @@ use super::message::{Claim, Event, InHand, Liveness, Offered};
 use crate::closing::Closing;
 use crate::counted::Counted;
 use crate::matching::Ticket;
-use crate::netns::{Namespace, Namespaces, NoNamespace};
-use crate::proof::{self, NoProof, SocketFacts};
+use crate::netns::{Namespace, NoNamespace, View};
+use crate::proof::{self, AddressSpace, NoProof, SocketFacts};
 use crate::quota::Account;
 use crate::wire::Record;
 use rustix::fd::OwnedFd;
@@ -18,21 +18,21 @@ use std::sync::Arc;
 struct Held {
     member: u64,
     fd: Counted,
-    /// Its facts when it arrived.
+    /// Its facts when it arrived, as the socket says them.
     facts: SocketFacts,
 }
 
 pub struct Offers {
     account: Arc<Account>,
-    namespaces: Arc<Namespaces>,
+    view: View,
     held: BTreeMap<InHand, Held>,
     next: u64,
     closing: Closing,
 }
 
 impl Offers {
-    pub fn new(account: Arc<Account>, namespaces: Arc<Namespaces>) -> Offers {
-        Offers { account, namespaces, held: BTreeMap::new(), next: 0, closing: Closing::new() }
+    pub fn new(account: Arc<Account>, view: View) -> Offers {
+        Offers { account, view, held: BTreeMap::new(), next: 0, closing: Closing::new() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -65,6 +65,8 @@ impl Offers {
                     let socket = InHand(self.next);
                     self.next += 1;
                     self.held.insert(socket, Held { member, fd, facts });
+                    let pod = self.view.pod.filter(|_| !namespace.is_ours);
+                    let facts = SocketFacts { space: AddressSpace { pod, ..facts.space }, ..facts };
                     Offered::Socket(facts, namespace, socket)
                 }
             },
@@ -72,7 +74,7 @@ impl Offers {
     }
 
     fn space_of(&self, facts: &SocketFacts, fd: &OwnedFd) -> Result<Arc<Namespace>, Reason> {
-        self.namespaces.of_socket(facts.space.netns, fd).map_err(|why| match why {
+        self.view.of_socket(facts.space.netns, fd).map_err(|why| match why {
             NoNamespace::OfAnotherUser => Reason::Namespace,
             NoNamespace::Closed => Reason::Unproven,
         })

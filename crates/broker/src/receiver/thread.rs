@@ -6,15 +6,15 @@ use super::offers::Offers;
 use super::rings::Rings;
 use crate::counted::Counted;
 use crate::memory::Hole;
-use crate::netns::Namespaces;
+use crate::netns::View;
 use crate::quota::Account;
 use crate::wire::{self, Incoming, Record};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::{self, Errno};
-use sidestep_abi::VERSION;
 use sidestep_abi::msg::Kind;
+use sidestep_abi::speaks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -50,8 +50,8 @@ pub fn waits_for(commands: &Commands) -> io::Result<OwnedFd> {
     Ok(epoll)
 }
 
-pub fn run(parts: Parts, namespaces: Arc<Namespaces>) {
-    let offers = Offers::new(parts.account.clone(), namespaces);
+pub fn run(parts: Parts, view: View) {
+    let offers = Offers::new(parts.account.clone(), view);
     let rings = Rings::new(parts.account.clone());
     let mut thread = Thread { parts, readers: BTreeMap::new(), offers, rings };
     // On an error the main thread is ending, and so does this one.
@@ -164,7 +164,7 @@ impl Thread {
 
     /// Handles the descriptor of a record. None: nothing is to be reported.
     fn record(&mut self, id: u64, record: Record) -> Option<Event> {
-        match record.msg.kind().filter(|_| record.msg.version == VERSION) {
+        match record.msg.kind().filter(|_| speaks(record.msg.version)) {
             Some(Kind::Offer) => Some(self.offers.offered(id, record)),
             Some(Kind::Doorbell) => self.rings.doorbell(id, record),
             _ => Some(Event::Record { id, msg: record.msg }),

@@ -8,7 +8,7 @@ use crate::record::Conn;
 use crate::{arena, attach, drain, errno, member};
 use core::sync::atomic::Ordering::Relaxed;
 use sidestep_abi::Reason;
-use sidestep_conn::{Course, Event, Phase};
+use sidestep_conn::{Course, Phase};
 
 /// The beginning of every call on a connection: handles messages of the broker, and takes the connection's next step into a
 /// ring or back.
@@ -41,7 +41,7 @@ fn move_on(index: u32, c: &'static Conn) {
 #[cold]
 fn disinherit(index: u32, c: &'static Conn) {
     let fd = arena::local(index).fd.load(Relaxed) as i32;
-    if c.phase.go(Event::Keep).is_some() || c.course.is(Course::Ring) {
+    if c.keep() || c.course.is(Course::Ring) {
         errno::keep(|| drain::tx(c, fd, Reason::Shared));
     }
 }

@@ -7,7 +7,6 @@ use crate::uring::table;
 use crate::{arena, blocked, counters, drain, errno, settings, thread, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::Event;
 use sidestep_ring::page;
 use sidestep_sys::{fd as fdsys, tcp};
 
@@ -47,7 +46,7 @@ fn begin(fd: i32) {
     end_orphans();
     arena::conn(index).reset(flags, 1 << me);
     if open_flags & libc::O_ASYNC != 0 {
-        arena::conn(index).phase.go(Event::Keep);
+        arena::conn(index).keep();
     }
     let local = arena::local(index);
     local.refs.store(1, Relaxed);

@@ -4,7 +4,7 @@ use crate::link;
 use crate::record::Conn;
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::{Event, PeerViolation, Rx};
+use sidestep_conn::{PeerViolation, Rx};
 
 /// Leaves the ring at the present position: its writer sends the unread bytes by kernel.
 pub fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), PeerViolation> {
@@ -27,7 +27,7 @@ pub fn rx_to_kernel_once_read(c: &Conn, reason: Reason) {
 }
 
 fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<(), PeerViolation>) {
-    c.phase.go(Event::Keep);
+    c.keep();
     if !c.is_attached() {
         return;
     }

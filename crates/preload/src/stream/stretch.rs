@@ -8,7 +8,7 @@ use crate::{arena, counters, errno, settings};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
-use sidestep_conn::{Around, Course, Event, Write, Writer, holder};
+use sidestep_conn::{Around, Course, Write, Writer, holder};
 use sidestep_ring::{counters as shared, slot, space};
 use sidestep_sys::{Errno, Result, tcp};
 
@@ -146,9 +146,21 @@ fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     end.fits(parked::written(c, fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
 }
 
+/// Whether the stack has given the connection back because it ends, or was killed.
+fn has_stack_ended(c: &Conn) -> bool {
+    let (words, other) = (c.words(), 1 - c.my_side());
+    slot::is_released(words, other) && shared::load(&words.counters[other]).reason == Reason::StackEnded as u32
+}
+
 /// The stack has rules of its own for when to carry a connection again.
 fn may_begin_here(c: &Conn, end: &mut Writer) -> bool {
-    if c.has(flag::STACK) { end.tx.may_begin(c.tx_half()) } else { end.may_begin(c.tx_half()) }
+    if !c.has(flag::STACK) {
+        return end.may_begin(c.tx_half());
+    }
+    if has_stack_ended(c) {
+        c.keep_for_now();
+    }
+    end.tx.may_begin(c.tx_half())
 }
 
 /// The kernel takes no more now. The next wait tries again.
@@ -247,7 +259,7 @@ pub fn unacknowledged(c: &Conn, end: &mut Writer) -> (u64, u64) {
 
 /// Moves our direction to the kernel for good, as many bytes as it takes now.
 pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
-    c.phase.go(Event::Keep);
+    c.keep();
     parked::part(c);
     let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
 }

@@ -9,7 +9,7 @@ use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
-use sidestep_conn::{Event, Pace, Phase, Space, Write, Writer};
+use sidestep_conn::{Pace, Phase, Space, Write, Writer};
 use sidestep_ring::counters;
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
@@ -108,7 +108,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
     if c.has(flag::UNHEARD) {
         // The peer's doorbell could not be rung, so only the socket can wake the reader.
         c.lower(flag::UNHEARD);
-        c.phase.go(Event::Keep);
+        c.keep();
         parked::part(c);
         end_stretch(c, end, fd, Some(Reason::FdLimit))?;
     }

@@ -68,7 +68,7 @@ pub(crate) fn memory_of_a_link() -> OwnedFd {
     fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL).expect("seals");
     let mapping = Mapping::new(&file, link_size(RING)).expect("a mapping");
     // SAFETY: a header consists of atomics and padding.
-    header::init(unsafe { mapping.at::<Header>(0) }, RING as u32);
+    header::init(unsafe { mapping.at::<Header>(0) }, sidestep_abi::VERSION, RING as u32);
     slot::reset(link(&file, STACK).slot(SLOT));
     file
 }
