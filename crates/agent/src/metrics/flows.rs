@@ -59,7 +59,7 @@ fn set(kind: &str, all: &[(Labels<'_>, &Counted)], families: &mut Families) -> f
 /// Merges pairs of the kernel half's buckets: 12 for each histogram are enough.
 pub fn places(counts: &[u64]) -> Vec<(f64, u64)> {
     let last = counts.len().div_ceil(2) - 1;
-    let bound = |place: usize| if place == last { f64::MAX } else { seconds(1 << (2 * place + 1)) };
+    let bound = |place: usize| if place == last { f64::INFINITY } else { seconds(1 << (2 * place + 1)) };
     counts.chunks(2).enumerate().map(|(place, two)| (bound(place), two.iter().sum())).collect()
 }
 
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(places.len(), 12);
         assert_eq!(places[0], (2e-6, 3));
         assert_eq!(places[3], (128e-6, 4));
-        assert_eq!(places[11], (f64::MAX, 8));
+        assert_eq!(places[11], (f64::INFINITY, 8));
         assert!((sum(&counts[..7]) - (0.75e-6 + 2.0 * 1.5e-6 + 4.0 * 48e-6)).abs() < 1e-9);
     }
 }

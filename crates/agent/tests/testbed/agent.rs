@@ -231,14 +231,15 @@ impl Node {
         self.get_at("127.0.0.1", 9464, path).expect("the agent listens")
     }
 
-    /// None: nobody listens.
+    /// None: nobody listens, or not any more.
     pub fn get_at(&self, ip: &str, port: u16, path: &str) -> Option<String> {
         self.testbed.node.run(|| {
             let mut stream = TcpStream::connect((ip, port)).ok()?;
-            write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
             let mut text = String::new();
-            stream.read_to_string(&mut text).unwrap();
-            Some(text)
+            // A listener that closes resets what it has not accepted.
+            write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+            stream.read_to_string(&mut text).ok()?;
+            Some(text).filter(|text| !text.is_empty())
         })
     }
 
