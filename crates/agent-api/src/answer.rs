@@ -111,6 +111,12 @@ pub struct Reconcile {
     pub last_us: u64,
     /// Duration of the longest run, in microseconds.
     pub longest_us: u64,
+    /// Duration of all runs, in microseconds.
+    #[serde(default)]
+    pub total_us: u64,
+    /// Element i counts the runs that took less than 2^i microseconds and at least half of that; the last one all longer ones.
+    #[serde(default)]
+    pub durations: Vec<u64>,
     /// Connected UDP sockets whose backend had gone and that were connected to another one.
     #[serde(default)]
     pub moved_sockets: u64,

@@ -17,6 +17,7 @@
 
 mod addresses;
 mod admission;
+mod announce;
 mod answer;
 mod args;
 mod capture;
@@ -29,6 +30,9 @@ mod directory;
 mod events;
 mod explain;
 mod flows;
+mod health;
+mod health_checks;
+mod heard;
 mod lock;
 mod message;
 mod metrics;

@@ -1,6 +1,7 @@
 //! Messages to the thread that owns the tables.
 
 use crate::captures::report::Report;
+use crate::health::Health;
 use crate::settings::Settings;
 use sidestep_agent_api::{Question, Refusal, Reply, Trouble};
 use sidestep_ebpf::error::Error;
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::time::Instant;
+use tokio::sync::oneshot;
 
 pub enum Message {
     /// From the source with this number.
@@ -29,6 +31,8 @@ pub enum Message {
     Asked(Question, SyncSender<Reply>),
     /// A client waits until a pod is captured.
     Wait(Wait),
+    /// Is answered at once, unlike a question.
+    Probed(oneshot::Sender<Health>),
     /// New settings.
     Settings(Box<Settings>),
     Stop,
@@ -129,6 +133,13 @@ pub struct QueryHandle(Sender<Message>);
 impl QueryHandle {
     pub fn new(inbox: Sender<Message>) -> QueryHandle {
         QueryHandle(inbox)
+    }
+
+    /// None: the agent is about to end.
+    pub fn probe(&self) -> Option<oneshot::Receiver<Health>> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(Message::Probed(reply)).ok()?;
+        Some(answer)
     }
 
     /// Waits for the answer.

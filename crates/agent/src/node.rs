@@ -1,11 +1,16 @@
 //! The agent's main thread: it owns the desired state and the tables.
 
 mod settings;
+mod tables;
+mod warnings;
 
+use crate::announce::{Announcer, Reason, Subject};
 use crate::captures::{CaptureThread, Order, Report, report};
 use crate::complaints::Complaints;
 use crate::events::Digest;
 use crate::flows::{Flows, Names};
+use crate::health::{Health, Pulse};
+use crate::health_checks::HealthChecks;
 use crate::lock;
 use crate::message::{Message, Update, refused};
 use crate::policing::{Changed, Policing};
@@ -21,7 +26,7 @@ use sidestep_error::chain;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::choose;
 use sidestep_mesh::object::{Key, Name};
-use sidestep_mesh::reconcile::{Outcome, Reconciler};
+use sidestep_mesh::reconcile::Reconciler;
 use sidestep_mesh::state::{Concerned, State};
 use std::collections::BTreeSet;
 use std::io;
@@ -67,6 +72,13 @@ pub struct Node {
     /// This process's programs are attached.
     is_attached: bool,
     since: Instant,
+    /// Of the controller's thread.
+    pulse: Pulse,
+    announcer: Announcer,
+    /// None: healthCheckNodePorts are kube-proxy's.
+    health_checks: Option<HealthChecks>,
+    /// Problems of Services that Events were about.
+    announced: BTreeSet<(Name, Reason)>,
 }
 
 /// Stages of the start of captures.
@@ -85,8 +97,6 @@ enum Stage {
 #[error("it has other pins, {}", .0.display())]
 struct OtherPins(PathBuf);
 
-/// After a failed write the tables are written again.
-const AGAIN: Duration = Duration::from_secs(1);
 /// Events are put together for so long.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 /// Messages that are taken together before the tables are written: many small changes are one write.
@@ -108,6 +118,9 @@ impl Node {
         let policing = Policing::new(&settings.pins).map_err(io::Error::other)?;
         let controller = CaptureThread::start(&settings, netns, inbox.clone());
         let flows = settings.watch.then(|| Flows::start(settings.pins.clone()));
+        let announcer = Announcer::start(&settings);
+        let networks = settings.node_port_addresses.clone();
+        let health_checks = settings.health_check_node_ports.then(|| HealthChecks::start(networks));
         let reclaimer = Reclaimer::start(settings.pins.clone(), inbox);
         let view = View {
             settings,
@@ -138,6 +151,10 @@ impl Node {
             waiting: Waiting::default(),
             is_attached: false,
             since: Instant::now(),
+            pulse: Pulse::default(),
+            announcer,
+            health_checks,
+            announced: BTreeSet::new(),
         })
     }
 
@@ -199,6 +216,7 @@ impl Node {
             Message::Update(source, told) => self.told(source, told),
             Message::Captured(Report::Settled) => self.captures = self.captures.max(Stage::Settled),
             Message::Captured(Report::News(news, figures)) => {
+                self.announce_captures(&news, figures.trouble.as_deref());
                 self.view.pods.figures = figures;
                 report::log(&news);
                 news.into_iter().for_each(|(name, status)| self.view.pods.update(name, status));
@@ -255,9 +273,24 @@ impl Node {
                 self.settle(); // so that what was told before the question is in the answer
                 let _ = reply.send(questions::answer(&self.view, question));
             }
+            // Whoever asked may have gone.
+            Message::Probed(reply) => drop(reply.send(self.health())),
             Message::Stop => return Some(End::Leave),
         }
         None
+    }
+
+    fn health(&self) -> Health {
+        if self.pulse.begin() {
+            self.controller.tell(Order::Pulse(self.pulse.clone()));
+        }
+        let readiness = [
+            ("everything that can be read has been read", self.view.is_listed()),
+            ("the tables are as they should be", self.again.is_none()),
+            ("captured pods have been visited", self.captures >= Stage::Settled),
+            ("programs are attached", self.view.is_attached()),
+        ];
+        Health { captures_silent: self.pulse.silence(), readiness }
     }
 
     fn has(&self, pins: (u64, u64)) -> bool {
@@ -280,7 +313,10 @@ impl Node {
             }
             Update::Listed => its.listed = true,
             Update::Trouble(trouble) => {
-                self.complaints.tell(&trouble);
+                if self.complaints.tell(&trouble) && trouble.hides_objects {
+                    let what = format!("{}: {}", trouble.place, trouble.what);
+                    self.announcer.warn(Subject::Node, Reason::InvalidObject, what);
+                }
                 its.troubles.retain(|known| known.place != trouble.place);
                 its.troubles.push(trouble);
             }
@@ -318,62 +354,6 @@ impl Node {
         if self.captures == Stage::Settled && self.view.has_all_captures() {
             self.captures = Stage::Complete;
             self.controller.tell(Order::Complete);
-        }
-    }
-
-    // --- the tables ---------------------------------------------------------------------------------------------
-
-    /// Writes what has changed, and gives back what nobody reads any more.
-    fn settle(&mut self) {
-        if self.view.is_listed() {
-            self.write();
-        }
-        self.recapture();
-    }
-
-    fn write(&mut self) {
-        let now = self.now_ns();
-        if let Err(error) = self.view.reconciler.collect_garbage(&mut self.view.maps, now) {
-            tracing::warn!("old lists are not given back yet: {}", chain(&error));
-        }
-        let is_due = self.again.is_some_and(|again| again <= Instant::now());
-        if !self.changed.is_empty() || is_due || self.view.reconciler.has_room() {
-            let names = std::mem::take(&mut self.changed);
-            let begun = Instant::now();
-            let applied = self.view.reconciler.apply(&self.view.state, names, &mut self.view.maps, now);
-            self.view.policing.note(Changed::Services);
-            self.count(begun.elapsed());
-            self.written(applied);
-        }
-        if !self.is_complete && self.view.is_complete() {
-            let completed = self.view.reconciler.complete(&mut self.view.maps, now);
-            self.is_complete = true;
-            self.written(completed);
-        }
-    }
-
-    fn count(&mut self, took: Duration) {
-        let took = took.as_micros() as u64;
-        self.view.reconcile.runs += 1;
-        self.view.reconcile.last_us = took;
-        self.view.reconcile.longest_us = self.view.reconcile.longest_us.max(took);
-    }
-
-    fn written(&mut self, outcome: io::Result<Outcome>) {
-        match outcome {
-            Ok(outcome) => {
-                self.again = None;
-                // A Service may have got the backend that sockets wait for.
-                if outcome.lost_udp || self.udp_sockets_wait {
-                    self.reclaimer.ask();
-                }
-            }
-            Err(error) => {
-                self.view.reconcile.failures += 1;
-                self.again = Some(Instant::now() + AGAIN);
-                let error = chain(&error);
-                tracing::error!("the tables could not be written, again in {} s: {error}", AGAIN.as_secs());
-            }
         }
     }
 

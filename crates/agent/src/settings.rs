@@ -32,6 +32,10 @@ pub struct Settings {
     pub arm: bool,
     /// Namespaces that are admitted without a document.
     pub exempt: Vec<Netns>,
+    /// Answer at healthCheckNodePorts.
+    pub health_check_node_ports: bool,
+    /// NetworkPolicies of the API server are enforced.
+    pub network_policies: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +66,8 @@ struct File {
     watch: bool,
     arm: bool,
     exempt: Vec<String>,
+    network_policies: bool,
+    health_check_node_ports: bool,
 }
 
 /// Why settings are invalid or cannot be read.
@@ -141,6 +147,8 @@ impl Settings {
             watch: args.watch || file.watch,
             arm: args.arm || file.arm,
             exempt: exempt(if args.exempt.is_empty() { &file.exempt } else { &args.exempt })?,
+            network_policies: args.network_policies || file.network_policies,
+            health_check_node_ports: args.health_check_node_ports || file.health_check_node_ports,
         })
     }
 }
@@ -160,6 +168,8 @@ impl Settings {
             ("watch", self.watch != other.watch),
             ("arm", self.arm != other.arm),
             ("exempt", self.exempt != other.exempt),
+            ("health-check-node-ports", self.health_check_node_ports != other.health_check_node_ports),
+            ("network-policies", self.network_policies != other.network_policies),
             // Whether the zone is read from the API server's Node.
             ("zone", self.zone.is_some() != other.zone.is_some()),
         ];

@@ -1,7 +1,7 @@
 //! Pods that are admitted as the CNI plugin asks for it: captured and under their policies from their first connection on.
 
 use crate::agent::{Node, median};
-use crate::cluster::{PODS, PORT, Server, World};
+use crate::api_server::{PODS, PORT, Server, World};
 use crate::policy::world::{ONLY_WEB, call, is_refused};
 use crate::yaml;
 use serde_json::{Value, json};

@@ -3,12 +3,15 @@
 mod admission;
 mod agent;
 mod answers;
+mod api_server;
 mod capture;
 mod chain;
 mod changes;
+mod citizen;
 mod cluster;
 mod ends;
 mod places;
+mod pods;
 mod policy;
 mod privileges;
 mod scale;
