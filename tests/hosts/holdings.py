@@ -26,6 +26,11 @@ def of(host):
     return held
 
 
+def is_idle(pid):
+    """The process sleeps in poll(2) or ppoll(2)."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("7", "271")
+
+
 def kibibytes(pid):
     """Memory of its own that is in use."""
     found = re.search(r"^RssAnon:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)

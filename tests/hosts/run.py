@@ -17,7 +17,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hosts import cases, congestion, deaths, hostile, idle, impaired, long, mesh, renewed, switches, takes, told, tunnels, untaken  # noqa: F401 - they list their cases
+from hosts import (  # noqa: F401 - they list their cases
+    cases,
+    congestion,
+    deaths,
+    hostile,
+    idle,
+    impaired,
+    long,
+    mesh,
+    renewed,
+    switches,
+    takes,
+    told,
+    tunnels,
+    untaken,
+)
 from hosts.registry import CASES
 from testkit import console
 from testkit.failure import Failure

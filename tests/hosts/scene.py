@@ -17,6 +17,8 @@ class Scene:
         self.both = (hosts.client, hosts.server)
         for host in self.both:
             self.start_stack(host)
+        for host in self.both:
+            until(lambda host=host: holdings.is_idle(host.worker()), f"the worker of {host.name} to have begun", 20)
         self.fresh = {host: holdings.of(host) for host in self.both}
         self.load = Load(hosts, connections)
 
@@ -37,7 +39,7 @@ class Scene:
 
     def must_carry(self, host, least, renewed=0):
         """Waits until the stack carries so many connections, and returns them. `renewed`: so many connections begin anew each second
-        until it does, since no stack takes what it, or its keeper, has given back at its end."""
+        until it does, since each return doubles the pause after which a connection is taken again."""
         renewed_at = 0
 
         def carries():

@@ -1,6 +1,6 @@
 //! Answers.
 
-use crate::{Metrics, Policies, Protocol};
+use crate::{Admitted, Metrics, Policies, Protocol};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +23,10 @@ pub enum Answer {
     Policies(Policies),
     /// The data of all metrics.
     Metrics(Box<Metrics>),
+    /// The pod is admitted: what its rules and policies say is in force.
+    Admitted(Admitted),
+    /// Another request of the CNI plugin is done.
+    Done,
     /// The agent ends.
     Stopping,
 }
@@ -107,6 +111,12 @@ pub struct Reconcile {
     pub last_us: u64,
     /// Duration of the longest run, in microseconds.
     pub longest_us: u64,
+    /// Duration of all runs, in microseconds.
+    #[serde(default)]
+    pub total_us: u64,
+    /// Element i counts the runs that took less than 2^i microseconds and at least half of that; the last one all longer ones.
+    #[serde(default)]
+    pub durations: Vec<u64>,
     /// Connected UDP sockets whose backend had gone and that were connected to another one.
     #[serde(default)]
     pub moved_sockets: u64,

@@ -9,14 +9,16 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod answer;
 mod client;
 mod metrics;
 mod policy;
 mod question;
 
+pub use admission::*;
 pub use answer::*;
-pub use client::{AskError, DEFAULT_SOCKET, ask};
+pub use client::{AskError, DEFAULT_SOCKET, Limits, ask, ask_within};
 pub use metrics::*;
 pub use policy::*;
 pub use question::{Caller, Protocol, Question};

@@ -29,6 +29,9 @@ pub struct Policy {
     pub name: String,
     /// Labels that a pod has to have; empty: all pods of the namespace.
     pub select: BTreeMap<String, String>,
+    /// Requirements of a NetworkPolicy's pod selector, such as `tier in (a,b)`.
+    #[serde(default)]
+    pub expressions: Vec<String>,
     /// Default for outgoing connections, `allow` or `deny`; None: the policy says nothing about this direction.
     pub egress: Option<String>,
     /// The same for incoming connections.

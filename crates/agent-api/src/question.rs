@@ -1,5 +1,6 @@
 //! Questions.
 
+use crate::Admission;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -57,6 +58,8 @@ pub enum Question {
     Policies,
     /// The data of all metrics.
     Metrics,
+    /// A request of the CNI plugin.
+    Admission(Admission),
     /// Ends the agent. With `detach` it removes everything. With `pins`, the device and inode numbers of a directory, it does so
     /// only if its programs and tables are there.
     Stop {

@@ -1,7 +1,8 @@
-//! The socket that `sidestep service` and `sidestep explain` query.
+//! The socket that `sidestep service`, `sidestep explain` and the CNI plugin query.
 
+use crate::admission::Admissions;
 use crate::message::{QueryHandle, refused};
-use sidestep_agent_api::Reply;
+use sidestep_agent_api::{Admission, Question, Reply};
 use sidestep_error::chain;
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Time limit for reading the question (one line), and again for writing the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-const LONGEST_QUESTION: u64 = 64 * 1024;
+/// The longest names all pods of a large node.
+const LONGEST_QUESTION: u64 = 256 * 1024;
 
 /// Why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,13 +65,33 @@ pub fn remove(path: &Path) -> Result<(), SocketError> {
 /// Held while a client is answered, so that the agent does not end in the middle of an answer.
 pub type Busy = Arc<Mutex<()>>;
 
-/// Answers clients one after the other, for ever.
-pub fn serve(listener: &UnixListener, queries: &QueryHandle, busy: &Busy) {
-    for stream in listener.incoming() {
-        let _busy = busy.lock().unwrap_or_else(PoisonError::into_inner);
-        match stream.and_then(|stream| answer(&stream, queries)) {
-            Ok(()) => {}
-            Err(error) => tracing::debug!("a question was not answered: {}", chain(&error)),
+/// Who answers.
+pub struct Desk {
+    pub queries: QueryHandle,
+    /// None: the main thread says that no pods are admitted.
+    pub admissions: Option<Arc<Admissions>>,
+}
+
+impl Desk {
+    /// Answers clients one after the other, for ever. Requests of the CNI plugin, which may take long, are answered by threads of
+    /// their own.
+    pub fn serve(&self, listener: &UnixListener, busy: &Busy) {
+        for stream in listener.incoming() {
+            let _busy = busy.lock().unwrap_or_else(PoisonError::into_inner);
+            match stream.and_then(|stream| self.answer(stream)) {
+                Ok(()) => {}
+                Err(error) => tracing::debug!("a question was not answered: {}", chain(&error)),
+            }
+        }
+    }
+
+    fn answer(&self, stream: UnixStream) -> io::Result<()> {
+        let mut question = Vec::new();
+        Timed::new(&stream, PATIENCE).take(LONGEST_QUESTION).read_to_end(&mut question)?;
+        match (serde_json::from_slice(&question), &self.admissions) {
+            (Ok(Question::Admission(request)), Some(admissions)) => admit(admissions, request, stream),
+            (Ok(question), _) => reply(&stream, &self.queries.ask(question)),
+            (Err(error), _) => reply(&stream, &Err(refused(&NotUnderstood(error)))),
         }
     }
 }
@@ -78,14 +100,20 @@ pub fn serve(listener: &UnixListener, queries: &QueryHandle, busy: &Busy) {
 #[error("the agent does not understand this query")]
 struct NotUnderstood(#[source] serde_json::Error);
 
-fn answer(stream: &UnixStream, queries: &QueryHandle) -> io::Result<()> {
-    let mut question = Vec::new();
-    Timed::new(stream, PATIENCE).take(LONGEST_QUESTION).read_to_end(&mut question)?;
-    let reply: Reply = match serde_json::from_slice(&question) {
-        Ok(question) => queries.ask(question),
-        Err(error) => Err(refused(&NotUnderstood(error))),
+fn admit(admissions: &Arc<Admissions>, request: Admission, stream: UnixStream) -> io::Result<()> {
+    let turn = match admissions.begin() {
+        Ok(turn) => turn,
+        Err(error) => return reply(&stream, &Err(refused(&error))),
     };
-    Timed::new(stream, PATIENCE).write_all(&serde_json::to_vec(&reply)?)
+    let answer = move || {
+        // The client may have gone.
+        let _ = reply(&stream, &turn.answer(request));
+    };
+    std::thread::Builder::new().name("admission".into()).spawn(answer).map(drop)
+}
+
+fn reply(stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+    Timed::new(stream, PATIENCE).write_all(&serde_json::to_vec(reply)?)
 }
 
 /// Limits the total time of all reads and writes: a slow client delays the others for so long at most.

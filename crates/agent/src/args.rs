@@ -2,6 +2,7 @@
 
 use clap::{ArgGroup, Parser};
 use ipnet::IpNet;
+use sidestep_log::Format;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -45,6 +46,10 @@ pub struct Args {
     /// With an API server: read captured pods and policies from the YAML files of this directory (sidestep.dev/v1 Capture, Policy)
     #[arg(long, value_name = "DIR")]
     pub captures: Option<PathBuf>,
+    /// With an API server: admit pods for the CNI plugin sidestep-cni, by their Istio annotations, and keep them in this directory
+    /// (such as /run/sidestep/admissions), where an agent that is started later finds them
+    #[arg(long, value_name = "DIR")]
+    pub admissions: Option<PathBuf>,
     /// This node's name, as endpoints name it [default: the host name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub node_name: Option<String>,
@@ -78,7 +83,17 @@ pub struct Args {
     /// /run/netns, paths, or processes
     #[arg(long, value_name = "NETNS", value_delimiter = ',')]
     pub exempt: Vec<String>,
+    /// Answer at the healthCheckNodePorts of Services, as kube-proxy does; for nodes without one
+    #[arg(long)]
+    pub health_check_node_ports: bool,
+    /// How the agent logs, on standard error; RUST_LOG says what
+    #[arg(long, value_enum, default_value_t)]
+    pub log_format: Format,
+    /// With an API server: enforce its NetworkPolicies (networking.k8s.io/v1) on the captured pods of this node. NetworkPolicies in
+    /// files are enforced without this option
+    #[arg(long)]
+    pub network_policies: bool,
     /// Remove everything of the agent: programs, tables, socket. A running agent ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "watch", "arm", "exempt"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "watch", "arm", "exempt", "network_policies", "health_check_node_ports"])]
     pub detach: bool,
 }

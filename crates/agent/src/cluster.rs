@@ -3,17 +3,23 @@
 
 mod failure;
 mod known;
+mod listening;
 mod news;
+mod reduced;
 
+use crate::heard::Heard;
 use crate::message::{EventSink, Gone, Refresher, Source};
 use crate::settings::{Settings, SourceSettings};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use known::{Known, QUIET};
+use kube::client::ClientBuilder;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use listening::Listening;
+use news::Followed;
 use sidestep_error::chain;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +30,17 @@ pub struct Cluster {
     node_name: String,
     /// Whether to read this node's zone, which the options do not set.
     asks_zone: bool,
-    /// Whether to read pods, whose identities policies need. Policies come from the directory of captures.
+    /// Whether to read pods, whose identities policies need: those of the directory of captures, or NetworkPolicies. Pods that are
+    /// admitted have labels that may change.
     asks_pods: bool,
+    asks_network_policies: bool,
     refresh: Arc<Notify>,
+    heard: Heard,
 }
 
 /// Why there is no client for the API server.
 #[derive(Debug, thiserror::Error)]
-enum ConnectError {
+pub enum ConnectError {
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
     #[error(transparent)]
@@ -40,31 +49,46 @@ enum ConnectError {
     Client(#[from] kube::Error),
 }
 
+/// How to reach the API server. None: as a pod of its cluster.
+pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    Ok(match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+        }
+        None => Config::incluster()?,
+    })
+}
+
 /// Pause between attempts for the first connection.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Cluster {
     /// None: the settings name no API server.
-    pub fn new(settings: &Settings) -> Option<Cluster> {
+    pub fn new(settings: &Settings, heard: Heard) -> Option<Cluster> {
         let kubeconfig = match &settings.source {
             SourceSettings::Kubeconfig(path) => Some(path.clone()),
             SourceSettings::InCluster => None,
             SourceSettings::Directory(_) => return None,
         };
-        let (asks_zone, asks_pods) = (settings.zone.is_none(), settings.captures.is_some());
+        let (asks_zone, asks_network_policies) = (settings.zone.is_none(), settings.network_policies);
+        let asks_pods = settings.captures.is_some() || settings.admissions.is_some() || asks_network_policies;
         let node_name = settings.node_name.clone();
-        Some(Cluster { kubeconfig, node_name, asks_zone, asks_pods, refresh: Arc::default() })
+        Some(Cluster {
+            kubeconfig,
+            node_name,
+            asks_zone,
+            asks_pods,
+            asks_network_policies,
+            refresh: Arc::default(),
+            heard,
+        })
     }
 
-    async fn connect(&self) -> Result<Client, ConnectError> {
-        let config = match &self.kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
-            }
-            None => Config::incluster()?,
-        };
-        Ok(Client::try_from(config)?)
+    /// A client with the settings and credentials that files have now.
+    pub async fn connect(&self) -> Result<Client, ConnectError> {
+        let config = config(self.kubeconfig.as_deref()).await?;
+        Ok(ClientBuilder::try_from(config)?.with_layer(&Listening(self.heard.clone())).build())
     }
 
     async fn follow(&self, sink: &EventSink) -> Result<(), Gone> {
@@ -92,7 +116,13 @@ impl Cluster {
 
     /// Reports all changes, until everything is to be read again.
     async fn watch(&self, client: &Client, known: &mut Known, sink: &EventSink) -> Result<(), Gone> {
-        let mut news = pin!(news::follow(client, (self.asks_zone).then_some(&*self.node_name), self.asks_pods));
+        let followed = Followed {
+            node: &self.node_name,
+            zone: self.asks_zone,
+            pods: self.asks_pods,
+            network_policies: self.asks_network_policies,
+        };
+        let mut news = pin!(news::follow(client, followed));
         let mut refresh = pin!(self.refresh.notified());
         loop {
             known.end_quiet_outages(sink)?;

@@ -21,10 +21,13 @@ struct Said {
 }
 
 impl Complaints {
-    pub fn tell(&mut self, trouble: &Trouble) {
-        if self.is_due(trouble, Instant::now()) {
+    /// Whether it was logged.
+    pub fn tell(&mut self, trouble: &Trouble) -> bool {
+        let is_due = self.is_due(trouble, Instant::now());
+        if is_due {
             tracing::warn!("{}: {}", trouble.place, trouble.what);
         }
+        is_due
     }
 
     /// Whether to log this now. If so, it counts as logged.

@@ -16,6 +16,8 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod admission;
+mod announce;
 mod answer;
 mod args;
 mod capture;
@@ -28,6 +30,9 @@ mod directory;
 mod events;
 mod explain;
 mod flows;
+mod health;
+mod health_checks;
+mod heard;
 mod lock;
 mod message;
 mod metrics;
@@ -43,6 +48,7 @@ mod settings;
 mod signals;
 mod splice;
 mod view;
+mod waiting;
 mod words;
 
 use clap::Parser;

@@ -1,6 +1,7 @@
 //! Messages to the thread that owns the tables.
 
 use crate::captures::report::Report;
+use crate::health::Health;
 use crate::settings::Settings;
 use sidestep_agent_api::{Question, Refusal, Reply, Trouble};
 use sidestep_ebpf::error::Error;
@@ -8,10 +9,13 @@ use sidestep_ebpf::events::Event;
 use sidestep_ebpf::reclaim::Reclaimed;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
+use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::state::Change;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::time::Instant;
+use tokio::sync::oneshot;
 
 pub enum Message {
     /// From the source with this number.
@@ -25,9 +29,21 @@ pub enum Message {
     /// What happened to connected UDP sockets whose backend had gone, or why nothing did.
     Reclaimed(Result<Reclaimed, Error>),
     Asked(Question, SyncSender<Reply>),
+    /// A client waits until a pod is captured.
+    Wait(Wait),
+    /// Is answered at once, unlike a question.
+    Probed(oneshot::Sender<Health>),
     /// New settings.
     Settings(Box<Settings>),
     Stop,
+}
+
+/// A client that waits until a document of kind Capture, and the policies of its pod, are in force.
+pub struct Wait {
+    pub capture: Box<Capture>,
+    /// Then the answer is no.
+    pub until: Instant,
+    pub reply: SyncSender<Reply>,
 }
 
 /// What a source reports.
@@ -117,6 +133,13 @@ pub struct QueryHandle(Sender<Message>);
 impl QueryHandle {
     pub fn new(inbox: Sender<Message>) -> QueryHandle {
         QueryHandle(inbox)
+    }
+
+    /// None: the agent is about to end.
+    pub fn probe(&self) -> Option<oneshot::Receiver<Health>> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(Message::Probed(reply)).ok()?;
+        Some(answer)
     }
 
     /// Waits for the answer.

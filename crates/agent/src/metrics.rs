@@ -1,10 +1,13 @@
 //! Metrics in Prometheus' text format, over HTTP. They are computed for each request.
 
 mod flows;
+mod probes;
+mod process;
 mod server;
 
+use crate::heard::Heard;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -13,31 +16,57 @@ use prometheus_client::registry::Registry;
 use sidestep_agent_api::{Backend, Captures, Counters, Metrics, PolicingFigures, PortFigures, Protocol, Splice};
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
-pub use server::Server;
+pub use server::{Agent, Server};
 
-fn text(metrics: Metrics) -> String {
-    let mut registry = Registry::with_prefix("sidestep");
-    registry.register_collector(Box::new(Snapshot(metrics)));
+fn text(metrics: Metrics, heard: &Heard) -> String {
+    let mut own = Registry::with_prefix("sidestep");
+    own.register_collector(Box::new(Snapshot { metrics, heard: heard.ages() }));
+    let mut process = Registry::default();
+    process.register_collector(Box::new(process::Process));
     let mut text = String::new();
-    encode(&mut text, &registry).expect("writing to a String cannot fail");
+    let encoded = encode_registry(&mut text, &own).and_then(|()| encode_registry(&mut text, &process));
+    encoded.and_then(|()| encode_eof(&mut text)).expect("writing to a String cannot fail");
     text
 }
 
 #[derive(Debug)]
-struct Snapshot(Metrics);
+struct Snapshot {
+    metrics: Metrics,
+    /// Of each watched resource, how long ago the API server was heard of it.
+    heard: Vec<(&'static str, Duration)>,
+}
+
+/// The commit that was built, if the build says it.
+const COMMIT: Option<&str> = option_env!("SIDESTEP_COMMIT");
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let mut families = Families(&mut encoder);
-        services(&self.0.ports, &mut families)?;
-        backends(&self.0.backends, &mut families)?;
-        captures(&self.0.captures, &mut families)?;
-        policing(&self.0.policing, &mut families)?;
-        flows::encode(self.0.flows.as_ref(), &mut families)?;
-        splice(self.0.splice.as_ref(), &mut families)?;
-        node(&self.0, &mut families)
+        let metrics = &self.metrics;
+        services(&metrics.ports, &mut families)?;
+        backends(&metrics.backends, &mut families)?;
+        captures(&metrics.captures, &mut families)?;
+        policing(&metrics.policing, &mut families)?;
+        flows::encode(metrics.flows.as_ref(), &mut families)?;
+        splice(metrics.splice.as_ref(), &mut families)?;
+        watches(&self.heard, &mut families)?;
+        build(&mut families)?;
+        node(metrics, &mut families)
     }
+}
+
+fn watches(heard: &[(&'static str, Duration)], families: &mut Families) -> fmt::Result {
+    let ages = heard.iter().map(|(resource, age)| (vec![("resource", (*resource).into())], age.as_secs_f64()));
+    let help = "How long ago the API server was last heard of these objects: by a list, an event or a bookmark";
+    families.float_gauges("watch_staleness_seconds", help, ages)
+}
+
+fn build(families: &mut Families) -> fmt::Result {
+    let commit = COMMIT.map(|commit| ("commit", commit.into()));
+    let labels: Labels = [("version", env!("CARGO_PKG_VERSION").into())].into_iter().chain(commit).collect();
+    families.gauges("build_info", "The version of this agent", std::iter::once((labels, 1)))
 }
 
 fn services(ports: &[PortFigures], families: &mut Families) -> fmt::Result {
@@ -148,8 +177,9 @@ fn node(metrics: &Metrics, families: &mut Families) -> fmt::Result {
     let reconcile = &status.reconcile;
     families.counters("reconciles", "Times that the tables were written", one(reconcile.runs))?;
     families.counters("reconcile_failures", "Times that they could not be", one(reconcile.failures))?;
-    families.gauges("reconcile_last_microseconds", "How long the last write took", one(reconcile.last_us))?;
-    families.gauges("reconcile_longest_microseconds", "How long the longest write took", one(reconcile.longest_us))?;
+    let took =
+        (reconcile.runs > 0).then(|| (Labels::new(), flows::places(&reconcile.durations), seconds(reconcile.total_us)));
+    families.histograms("reconcile_duration_seconds", "How long writing the tables took", took.into_iter())?;
     let moved = "Connected UDP sockets that were connected to another backend because theirs had gone";
     families.counters("udp_sockets_moved", moved, one(reconcile.moved_sockets))?;
     let reclaimed = "Connected UDP sockets that were ended because their backend had gone and there was no other";
@@ -160,6 +190,10 @@ fn node(metrics: &Metrics, families: &mut Families) -> fmt::Result {
     let problems = one(metrics.service_problems as u64);
     families.gauges("service_problems", "Parts of Services that could not be programmed", problems)?;
     families.gauges("attached", "Whether connections are balanced", one(status.attached.into()))
+}
+
+fn seconds(microseconds: u64) -> f64 {
+    microseconds as f64 / 1e6
 }
 
 type Labels<'a> = Vec<(&'static str, Cow<'a, str>)>;
@@ -176,6 +210,24 @@ impl Families<'_, '_> {
         self.encode(name, help, values.map(|(labels, value)| (labels, ConstGauge::new(value as i64))))
     }
 
+    fn float_counters<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels<'l>, f64)>,
+    ) -> fmt::Result {
+        self.encode(name, help, values.map(|(labels, value)| (labels, ConstCounter::new(value))))
+    }
+
+    fn float_gauges<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels<'l>, f64)>,
+    ) -> fmt::Result {
+        self.encode(name, help, values.map(|(labels, value)| (labels, ConstGauge::new(value))))
+    }
+
     /// A histogram for each set of labels: {upper bound, count} of each bucket, and the sum.
     fn histograms<'l>(
         &mut self,
@@ -190,7 +242,10 @@ impl Families<'_, '_> {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
         values.try_for_each(|(labels, places, sum)| {
             let count = places.iter().map(|(_, count)| count).sum();
-            family.encode_family(&labels)?.encode_histogram::<Labels>(sum, count, &places, None)
+            match labels.is_empty() {
+                true => family.encode_histogram::<Labels>(sum, count, &places, None),
+                false => family.encode_family(&labels)?.encode_histogram::<Labels>(sum, count, &places, None),
+            }
         })
     }
 

@@ -1,11 +1,16 @@
 //! The agent's main thread: it owns the desired state and the tables.
 
 mod settings;
+mod tables;
+mod warnings;
 
-use crate::captures::{CaptureStatus, CaptureThread, Order, Report};
+use crate::announce::{Announcer, Reason, Subject};
+use crate::captures::{CaptureThread, Order, Report, report};
 use crate::complaints::Complaints;
 use crate::events::Digest;
 use crate::flows::{Flows, Names};
+use crate::health::{Health, Pulse};
+use crate::health_checks::HealthChecks;
 use crate::lock;
 use crate::message::{Message, Update, refused};
 use crate::policing::{Changed, Policing};
@@ -13,14 +18,15 @@ use crate::questions;
 use crate::reclaimer::Reclaimer;
 use crate::settings::Settings;
 use crate::view::{Pods, View};
-use sidestep_agent_api::{Answer, Question, Reconcile, Source};
+use crate::waiting::{self, Waiting};
+use sidestep_agent_api::{Admission, Answer, Question, Reconcile, Source};
 use sidestep_ebpf::capture::Captures;
 use sidestep_ebpf::plane::Maps;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::choose;
 use sidestep_mesh::object::{Key, Name};
-use sidestep_mesh::reconcile::{Outcome, Reconciler};
+use sidestep_mesh::reconcile::Reconciler;
 use sidestep_mesh::state::{Concerned, State};
 use std::collections::BTreeSet;
 use std::io;
@@ -61,7 +67,18 @@ pub struct Node {
     recaptured: BTreeSet<Name>,
     /// How far the start of captures has come.
     captures: Stage,
+    /// Clients that wait until a pod is captured.
+    waiting: Waiting,
+    /// This process's programs are attached.
+    is_attached: bool,
     since: Instant,
+    /// Of the controller's thread.
+    pulse: Pulse,
+    announcer: Announcer,
+    /// None: healthCheckNodePorts are kube-proxy's.
+    health_checks: Option<HealthChecks>,
+    /// Problems of Services that Events were about.
+    announced: BTreeSet<(Name, Reason)>,
 }
 
 /// Stages of the start of captures.
@@ -80,8 +97,6 @@ enum Stage {
 #[error("it has other pins, {}", .0.display())]
 struct OtherPins(PathBuf);
 
-/// After a failed write the tables are written again.
-const AGAIN: Duration = Duration::from_secs(1);
 /// Events are put together for so long.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 /// Messages that are taken together before the tables are written: many small changes are one write.
@@ -103,6 +118,9 @@ impl Node {
         let policing = Policing::new(&settings.pins).map_err(io::Error::other)?;
         let controller = CaptureThread::start(&settings, netns, inbox.clone());
         let flows = settings.watch.then(|| Flows::start(settings.pins.clone()));
+        let announcer = Announcer::start(&settings);
+        let networks = settings.node_port_addresses.clone();
+        let health_checks = settings.health_check_node_ports.then(|| HealthChecks::start(networks));
         let reclaimer = Reclaimer::start(settings.pins.clone(), inbox);
         let view = View {
             settings,
@@ -130,7 +148,13 @@ impl Node {
             flows,
             recaptured: BTreeSet::new(),
             captures: Stage::Waiting,
+            waiting: Waiting::default(),
+            is_attached: false,
             since: Instant::now(),
+            pulse: Pulse::default(),
+            announcer,
+            health_checks,
+            announced: BTreeSet::new(),
         })
     }
 
@@ -147,6 +171,8 @@ impl Node {
 
     /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
+        self.is_attached = true;
+        self.waiting.settle(&self.view.pods, true);
         self.reclaimer.ask(); // for backends that went while no agent ran
         self.controller.tell(Order::Attached);
         let (services, captures) = (self.view.state.services().count(), self.view.state.captures().count());
@@ -174,6 +200,7 @@ impl Node {
             }
         }
         self.settle();
+        self.waiting.settle(&self.view.pods, self.is_attached);
         self.log_events();
         None
     }
@@ -181,7 +208,7 @@ impl Node {
     /// When there is something to do though nobody says anything.
     fn due(&self) -> Option<Instant> {
         let garbage = self.view.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
-        [self.again, garbage, self.log_due].into_iter().flatten().min()
+        [self.again, garbage, self.log_due, self.waiting.due()].into_iter().flatten().min()
     }
 
     fn handle(&mut self, message: Message) -> Option<End> {
@@ -189,8 +216,9 @@ impl Node {
             Message::Update(source, told) => self.told(source, told),
             Message::Captured(Report::Settled) => self.captures = self.captures.max(Stage::Settled),
             Message::Captured(Report::News(news, figures)) => {
+                self.announce_captures(&news, figures.trouble.as_deref());
                 self.view.pods.figures = figures;
-                log(&news);
+                report::log(&news);
                 news.into_iter().for_each(|(name, status)| self.view.pods.update(name, status));
             }
             Message::NodeAddresses(addresses) => {
@@ -211,6 +239,10 @@ impl Node {
             Message::Reclaimed(Err(error)) => {
                 let error = chain(&error);
                 tracing::warn!("UDP sockets whose backends have gone are not all led to others, or ended: {error}");
+            }
+            Message::Wait(wait) => self.waiting.push(wait),
+            Message::Asked(Question::Admission(Admission::Ready), reply) if self.view.settings.admissions.is_some() => {
+                let _ = reply.send(waiting::ready(self.is_attached));
             }
             Message::Asked(Question::Stop { pins: Some(other), .. }, reply) if !self.has(other) => {
                 let _ = reply.send(Err(refused(&OtherPins(self.view.settings.pins.clone()))));
@@ -241,9 +273,24 @@ impl Node {
                 self.settle(); // so that what was told before the question is in the answer
                 let _ = reply.send(questions::answer(&self.view, question));
             }
+            // Whoever asked may have gone.
+            Message::Probed(reply) => drop(reply.send(self.health())),
             Message::Stop => return Some(End::Leave),
         }
         None
+    }
+
+    fn health(&self) -> Health {
+        if self.pulse.begin() {
+            self.controller.tell(Order::Pulse(self.pulse.clone()));
+        }
+        let readiness = [
+            ("everything that can be read has been read", self.view.is_listed()),
+            ("the tables are as they should be", self.again.is_none()),
+            ("captured pods have been visited", self.captures >= Stage::Settled),
+            ("programs are attached", self.view.is_attached()),
+        ];
+        Health { captures_silent: self.pulse.silence(), readiness }
     }
 
     fn has(&self, pins: (u64, u64)) -> bool {
@@ -254,8 +301,8 @@ impl Node {
         let its = &mut self.view.sources[source];
         match told {
             Update::Changes(changes) => {
-                let (first, last) = (source == 0, source + 1 == self.view.sources.len());
-                let is_its = |key: &Key| if matches!(key, Key::Capture(_) | Key::Policy(_)) { last } else { first };
+                let (first, other) = (source == 0, source > 0 || self.view.sources.len() == 1);
+                let is_its = |key: &Key| if matches!(key, Key::Capture(_) | Key::Policy(_)) { other } else { first };
                 let state = &mut self.view.state;
                 let concerned: Concerned = changes.into_iter().map(|change| state.apply_of(change, is_its)).collect();
                 self.changed.extend(concerned.services);
@@ -266,7 +313,10 @@ impl Node {
             }
             Update::Listed => its.listed = true,
             Update::Trouble(trouble) => {
-                self.complaints.tell(&trouble);
+                if self.complaints.tell(&trouble) && trouble.hides_objects {
+                    let what = format!("{}: {}", trouble.place, trouble.what);
+                    self.announcer.warn(Subject::Node, Reason::InvalidObject, what);
+                }
                 its.troubles.retain(|known| known.place != trouble.place);
                 its.troubles.push(trouble);
             }
@@ -281,19 +331,22 @@ impl Node {
     /// Tells the controller of captured pods what has changed. Where nothing is attached yet nothing is captured before all
     /// is known: a proxy that begins to listen meanwhile would not be found.
     fn recapture(&mut self) {
-        let may_begin = self.view.source_of_captures().listed && (self.view.is_listed() || self.view.is_attached());
+        let has_captures = self.view.sources_of_captures().iter().all(|source| source.listed);
+        let may_begin = has_captures && (self.view.is_listed() || self.view.is_attached());
         if self.captures == Stage::Waiting && !may_begin {
             return;
         }
-        for name in std::mem::take(&mut self.recaptured) {
-            let capture = self.view.state.capture(&name).cloned().map(Arc::new);
-            self.controller.tell(Order::Want(name, capture));
-        }
+        let recaptured = std::mem::take(&mut self.recaptured).into_iter();
+        let recaptured = recaptured.map(|name| (self.view.state.capture(&name).cloned().map(Arc::new), name));
+        let (wanted, gone): (Vec<_>, Vec<_>) = recaptured.partition(|(capture, _)| capture.is_some());
+        // A pod that has gone keeps its policies to its end, and a new one has them when it is first visited.
+        gone.into_iter().for_each(|(_, name)| self.controller.tell(Order::Want(name, None)));
         let is_whole = self.view.is_listed() && self.view.has_all_captures();
         let View { policing, state, reconciler, .. } = &mut self.view;
         if let Some(plan) = policing.news(state, reconciler, is_whole) {
             self.controller.tell(Order::Enforce(plan));
         }
+        wanted.into_iter().for_each(|(capture, name)| self.controller.tell(Order::Want(name, capture)));
         if self.captures == Stage::Waiting {
             self.captures = Stage::Begun;
             self.controller.tell(Order::Begin);
@@ -301,62 +354,6 @@ impl Node {
         if self.captures == Stage::Settled && self.view.has_all_captures() {
             self.captures = Stage::Complete;
             self.controller.tell(Order::Complete);
-        }
-    }
-
-    // --- the tables ---------------------------------------------------------------------------------------------
-
-    /// Writes what has changed, and gives back what nobody reads any more.
-    fn settle(&mut self) {
-        if self.view.is_listed() {
-            self.write();
-        }
-        self.recapture();
-    }
-
-    fn write(&mut self) {
-        let now = self.now_ns();
-        if let Err(error) = self.view.reconciler.collect_garbage(&mut self.view.maps, now) {
-            tracing::warn!("old lists are not given back yet: {}", chain(&error));
-        }
-        let is_due = self.again.is_some_and(|again| again <= Instant::now());
-        if !self.changed.is_empty() || is_due || self.view.reconciler.has_room() {
-            let names = std::mem::take(&mut self.changed);
-            let begun = Instant::now();
-            let applied = self.view.reconciler.apply(&self.view.state, names, &mut self.view.maps, now);
-            self.view.policing.note(Changed::Services);
-            self.count(begun.elapsed());
-            self.written(applied);
-        }
-        if !self.is_complete && self.view.is_complete() {
-            let completed = self.view.reconciler.complete(&mut self.view.maps, now);
-            self.is_complete = true;
-            self.written(completed);
-        }
-    }
-
-    fn count(&mut self, took: Duration) {
-        let took = took.as_micros() as u64;
-        self.view.reconcile.runs += 1;
-        self.view.reconcile.last_us = took;
-        self.view.reconcile.longest_us = self.view.reconcile.longest_us.max(took);
-    }
-
-    fn written(&mut self, outcome: io::Result<Outcome>) {
-        match outcome {
-            Ok(outcome) => {
-                self.again = None;
-                // A Service may have got the backend that sockets wait for.
-                if outcome.lost_udp || self.udp_sockets_wait {
-                    self.reclaimer.ask();
-                }
-            }
-            Err(error) => {
-                self.view.reconcile.failures += 1;
-                self.again = Some(Instant::now() + AGAIN);
-                let error = chain(&error);
-                tracing::error!("the tables could not be written, again in {} s: {error}", AGAIN.as_secs());
-            }
         }
     }
 
@@ -370,19 +367,5 @@ impl Node {
             self.log_due = None;
             self.digest.log(&self.view);
         }
-    }
-}
-
-/// Lines of the log about captured pods at a time; the rest is a number.
-const LINES: usize = 10;
-
-fn log(news: &[(Name, Option<CaptureStatus>)]) {
-    let troubled = news.iter().filter_map(|(name, status)| Some((name, status.as_ref()?)));
-    let troubled: Vec<_> = troubled.filter(|(_, status)| !status.troubles.is_empty()).collect();
-    for (name, status) in troubled.iter().take(LINES) {
-        tracing::warn!("Capture {name}: {}", status.troubles.join("; "));
-    }
-    if troubled.len() > LINES {
-        tracing::warn!("{} more captures have troubles: `sidestep capture list` names them", troubled.len() - LINES);
     }
 }

@@ -9,6 +9,7 @@ use sidestep_mesh::pod::Pod;
 use sidestep_mesh::policy::plan::policies_of;
 use sidestep_mesh::policy::rules::{Direction, Policy};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Reasons that are about policies, and about ways round proxies.
 const REASONS: [&str; 12] = [
@@ -40,20 +41,21 @@ pub fn all(view: &View) -> Result<api::Policies> {
 }
 
 /// Pods of this node whose namespaces are known.
-fn here(view: &View) -> BTreeMap<Name, Pod> {
+fn here(view: &View) -> BTreeMap<Name, Arc<Pod>> {
     let mut pods = view.state.pods();
     pods.retain(|_, pod| pod.netns.is_some());
     pods
 }
 
-fn one(policy: &Policy, here: &BTreeMap<Name, Pod>) -> api::Policy {
+fn one(policy: &Policy, here: &BTreeMap<Name, Arc<Pod>>) -> api::Policy {
     let default =
         |direction| policy.concerns(direction).then(|| words::action(policy.default_of(direction)).to_string());
     let selected = here.values().filter(|pod| policy.selects(&pod.name.namespace, &pod.labels));
     api::Policy {
         namespace: policy.name.namespace.to_string(),
         name: policy.name.name.to_string(),
-        select: policy.select.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        select: policy.select.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        expressions: policy.select.expressions.iter().map(ToString::to_string).collect(),
         egress: default(Direction::Egress),
         ingress: default(Direction::Ingress),
         rules: words::rules(policy),

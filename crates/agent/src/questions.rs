@@ -21,6 +21,9 @@ enum AnswerError {
     Service(#[from] NoService),
     #[error(transparent)]
     Explain(#[from] ExplainError),
+    /// The request has come here, and not to the threads that admit pods.
+    #[error("this agent admits no pods: start it with --admissions")]
+    NoAdmissions,
 }
 
 fn try_to_answer(view: &View, question: Question) -> Result<Answer, AnswerError> {
@@ -39,6 +42,7 @@ fn try_to_answer(view: &View, question: Question) -> Result<Answer, AnswerError>
         Question::Policies => Answer::Policies(policies::all(view)?),
         Question::Captures { .. } => Answer::Captures(report::captures(view)?),
         Question::Metrics => Answer::Metrics(Box::new(report::metrics(view)?)),
+        Question::Admission(_) => return Err(AnswerError::NoAdmissions),
         Question::Stop { .. } => Answer::Stopping,
     })
 }

@@ -1,9 +1,11 @@
 //! The agent's life: fills the tables, then attaches the programs, and then keeps both up to date.
 
-use crate::answer::{self, SocketError};
+use crate::admission::{Admissions, StartError};
+use crate::answer::{self, Desk, SocketError};
 use crate::args::Args;
 use crate::cluster::Cluster;
 use crate::directory::Directory;
+use crate::heard::Heard;
 use crate::lock::{Held, Lock, LockError};
 use crate::message::{EventSink, Message, QueryHandle, Refresher, Source};
 use crate::node::{End, Node};
@@ -15,11 +17,12 @@ use sidestep_ebpf::error::{Doing, Error};
 use sidestep_ebpf::probe::{self, Missing};
 use sidestep_ebpf::{netns, services};
 use sidestep_error::chain;
+use sidestep_log::Line;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use tracing_subscriber::EnvFilter;
 
 /// Why the agent does not run, or has ended.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,8 @@ pub enum RunError {
     Privileges(#[from] PrivilegeError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Admissions(#[from] StartError),
     #[error("cannot serve metrics at {address}; choose another address by --metrics, or `--metrics off`")]
     Metrics { address: SocketAddr, source: io::Error },
     #[error("SO_NETNS_COOKIE")]
@@ -52,7 +57,7 @@ struct Stopped;
 
 pub fn run(args: Args) -> Result<(), RunError> {
     let signals = Caught::new().map_err(RunError::Signals)?;
-    log();
+    sidestep_log::init(args.log_format, Line::Dated, LOGGED);
     let settings = Settings::new(&args)?;
     Missing::check(probe::missing())?;
     let _lock = Lock::acquire(&settings.pins)?.ok_or_else(|| RunError::Running(Held::new(&settings.pins)))?;
@@ -64,10 +69,11 @@ pub fn run(args: Args) -> Result<(), RunError> {
         );
     }
     let (inbox, messages) = channel();
-    let busy = serve_questions(&settings, &inbox)?;
-    let (source_names, refreshers) = start_sources(&settings, &inbox);
     // While the programs are being loaded no messages are read: a signal must not wait for that.
     let is_loading = IsLoading::new(true.into());
+    let heard = Heard::new();
+    let busy = serve_questions(&settings, &inbox, &is_loading, &heard)?;
+    let (source_names, refreshers) = start_sources(&settings, &inbox, &heard);
     let (socket, its_inbox) = (settings.socket.clone(), inbox.clone());
     let agent = signals::Agent { args, inbox: its_inbox, refreshers, is_loading: is_loading.clone(), socket };
     spawn("signals", move || signals.follow(&agent));
@@ -87,17 +93,8 @@ pub fn run(args: Args) -> Result<(), RunError> {
     Ok(())
 }
 
-fn log() {
-    // The agent reports the API client's problems itself.
-    let default = || EnvFilter::new("info,kube_client=off,kube_runtime=off");
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .init();
-}
+/// The agent reports the API client's problems itself.
+const LOGGED: &str = "info,kube_client=off,kube_runtime=off";
 
 fn keep(
     settings: &Settings,
@@ -140,27 +137,49 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name(name.into()).spawn(work).expect("cannot start a thread");
 }
 
-fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, RunError> {
+fn serve_questions(
+    settings: &Settings,
+    inbox: &Sender<Message>,
+    is_loading: &IsLoading,
+    heard: &Heard,
+) -> Result<answer::Busy, RunError> {
     let listener = answer::listen(&settings.socket)?;
-    let queries = QueryHandle::new(inbox.clone());
+    let desk = Desk { queries: QueryHandle::new(inbox.clone()), admissions: admissions(settings, inbox, heard)? };
     let busy = answer::Busy::default();
     let answering = busy.clone();
-    spawn("answer", move || answer::serve(&listener, &queries, &answering));
+    spawn("answer", move || desk.serve(&listener, &answering));
     if let Some(address) = settings.metrics {
         let server = metrics::Server::bind(address).map_err(|source| RunError::Metrics { address, source })?;
         let queries = QueryHandle::new(inbox.clone());
+        let agent = metrics::Agent { queries, is_loading: is_loading.clone(), heard: heard.clone() };
         spawn("metrics", move || {
             let not_served = |error| tracing::warn!("metrics are not served any more: {}", chain(&error));
-            server.run(queries).unwrap_or_else(not_served);
+            server.run(agent).unwrap_or_else(not_served);
         });
     }
     Ok(busy)
 }
 
+/// Reads what an earlier agent has admitted: call it before the sources are started.
+fn admissions(
+    settings: &Settings,
+    inbox: &Sender<Message>,
+    heard: &Heard,
+) -> Result<Option<Arc<Admissions>>, StartError> {
+    let (Some(directory), Some(cluster)) = (&settings.admissions, Cluster::new(settings, heard.clone())) else {
+        return Ok(None);
+    };
+    let admissions = Arc::new(Admissions::new(directory, cluster, inbox.clone())?);
+    let sweeping = Arc::clone(&admissions);
+    spawn("admissions", move || sweeping.sweep());
+    Ok(Some(admissions))
+}
+
 /// Returns the sources' names, that of Services first, and functions that make them read everything again.
-fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> (Vec<String>, Vec<Refresher>) {
-    let captures = settings.captures.clone().map(|path| Box::new(Directory::of_captures(path)) as Box<dyn Source>);
-    let sources = std::iter::once(source(settings)).chain(captures);
+fn start_sources(settings: &Settings, inbox: &Sender<Message>, heard: &Heard) -> (Vec<String>, Vec<Refresher>) {
+    let captures = settings.captures.iter().chain(&settings.admissions).cloned();
+    let captures = captures.map(|path| Box::new(Directory::of_captures(path)) as Box<dyn Source>);
+    let sources = std::iter::once(source(settings, heard)).chain(captures);
     let start = |(number, source): (usize, Box<dyn Source>)| {
         let (name, refresher) = (source.name(), source.refresher());
         tracing::info!(source = name, node = settings.node_name, "reading");
@@ -173,11 +192,11 @@ fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> (Vec<String>, 
     sources.enumerate().map(start).unzip()
 }
 
-fn source(settings: &Settings) -> Box<dyn Source> {
+fn source(settings: &Settings, heard: &Heard) -> Box<dyn Source> {
     if let SourceSettings::Directory(path) = &settings.source {
         return Box::new(Directory::new(path.clone()));
     }
-    let cluster = Cluster::new(settings);
+    let cluster = Cluster::new(settings, heard.clone());
     Box::new(cluster.expect("a source is either a directory or a cluster"))
 }
 

@@ -17,6 +17,8 @@ pub struct Settings {
     pub source: SourceSettings,
     /// The directory of captures and policies, with an API server.
     pub captures: Option<PathBuf>,
+    /// Where admitted pods are kept, with an API server. None: no pods are admitted.
+    pub admissions: Option<PathBuf>,
     pub node_name: String,
     pub zone: Option<String>,
     pub cgroup: PathBuf,
@@ -30,6 +32,10 @@ pub struct Settings {
     pub arm: bool,
     /// Namespaces that are admitted without a document.
     pub exempt: Vec<Netns>,
+    /// Answer at healthCheckNodePorts.
+    pub health_check_node_ports: bool,
+    /// NetworkPolicies of the API server are enforced.
+    pub network_policies: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +55,7 @@ struct File {
     kubeconfig: Option<PathBuf>,
     in_cluster: bool,
     captures: Option<PathBuf>,
+    admissions: Option<PathBuf>,
     node_name: Option<String>,
     zone: Option<String>,
     cgroup: Option<PathBuf>,
@@ -59,6 +66,8 @@ struct File {
     watch: bool,
     arm: bool,
     exempt: Vec<String>,
+    network_policies: bool,
+    health_check_node_ports: bool,
 }
 
 /// Why settings are invalid or cannot be read.
@@ -78,6 +87,13 @@ pub enum SettingsError {
         directory.display()
     )]
     TwoDirectories { captures: PathBuf, directory: PathBuf },
+    #[error(
+        "admissions {}: pods are read from an API server: name it by --kubeconfig or --in-cluster instead of a directory",
+        .0.display()
+    )]
+    NoPods(PathBuf),
+    #[error("admissions and captures: {} cannot be both: admitted pods are kept in a directory of their own", .0.display())]
+    SameDirectory(PathBuf),
     #[error("exempt")]
     Exempt(#[source] Invalid),
     #[error("metrics: expected ADDRESS:PORT or off, found {0:?}")]
@@ -116,9 +132,11 @@ impl Settings {
         if let (SourceSettings::Directory(path), Some(other)) = (&source, &captures) {
             return Err(SettingsError::TwoDirectories { captures: other.clone(), directory: path.clone() });
         }
+        let admissions = admissions(args.admissions.clone().or(file.admissions), &source, captures.as_deref())?;
         Ok(Settings {
             source,
             captures,
+            admissions,
             node_name: args.node_name.clone().or(file.node_name).map_or_else(host_name, Ok)?,
             zone: args.zone.clone().or(file.zone),
             cgroup: args.cgroup.clone().or(file.cgroup).map_or_else(cgroup_mount, Ok)?,
@@ -129,6 +147,8 @@ impl Settings {
             watch: args.watch || file.watch,
             arm: args.arm || file.arm,
             exempt: exempt(if args.exempt.is_empty() { &file.exempt } else { &args.exempt })?,
+            network_policies: args.network_policies || file.network_policies,
+            health_check_node_ports: args.health_check_node_ports || file.health_check_node_ports,
         })
     }
 }
@@ -139,6 +159,7 @@ impl Settings {
         let differences = [
             ("source of Services", self.source != other.source),
             ("captures", self.captures != other.captures),
+            ("admissions", self.admissions != other.admissions),
             ("node-name", self.node_name != other.node_name),
             ("cgroup", self.cgroup != other.cgroup),
             ("pins", self.pins != other.pins),
@@ -147,6 +168,8 @@ impl Settings {
             ("watch", self.watch != other.watch),
             ("arm", self.arm != other.arm),
             ("exempt", self.exempt != other.exempt),
+            ("health-check-node-ports", self.health_check_node_ports != other.health_check_node_ports),
+            ("network-policies", self.network_policies != other.network_policies),
             // Whether the zone is read from the API server's Node.
             ("zone", self.zone.is_some() != other.zone.is_some()),
         ];
@@ -186,6 +209,18 @@ fn source(args: &Args, file: &File) -> Result<SourceSettings, SettingsError> {
         (None, Some(path), false) => Ok(SourceSettings::Kubeconfig(path.clone())),
         (None, None, true) => Ok(SourceSettings::InCluster),
         _ => Err(SettingsError::NoSource),
+    }
+}
+
+fn admissions(
+    given: Option<PathBuf>,
+    source: &SourceSettings,
+    captures: Option<&Path>,
+) -> Result<Option<PathBuf>, SettingsError> {
+    match given {
+        Some(path) if matches!(source, SourceSettings::Directory(_)) => Err(SettingsError::NoPods(path)),
+        Some(path) if captures == Some(&path) => Err(SettingsError::SameDirectory(path)),
+        given => Ok(given),
     }
 }
 
@@ -281,6 +316,18 @@ mod tests {
             of(&["--config", file.path().to_str().unwrap()]).unwrap().captures.as_deref(),
             Some(Path::new("/c"))
         );
+    }
+
+    #[test]
+    fn pods_are_admitted_only_with_an_api_server_and_in_a_directory_of_their_own() {
+        let settings = of(&["--kubeconfig", "/k", "--captures", "/c", "--admissions", "/a"]).unwrap();
+        assert_eq!(settings.admissions.as_deref(), Some(Path::new("/a")));
+        assert_eq!(of(&["--in-cluster"]).unwrap().admissions, None);
+        let directory = tempfile::tempdir().unwrap();
+        let error = of(&["--config", directory.path().to_str().unwrap(), "--admissions", "/a"]).unwrap_err();
+        assert!(error.contains("admissions /a: pods are read from an API server"), "{error}");
+        let error = of(&["--in-cluster", "--captures", "/a", "--admissions", "/a"]).unwrap_err();
+        assert!(error.contains("/a cannot be both"), "{error}");
     }
 
     #[test]

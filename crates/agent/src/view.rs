@@ -103,14 +103,17 @@ impl View {
         is_complete(&self.sources[0])
     }
 
-    /// The source of captured pods.
-    pub fn source_of_captures(&self) -> &Source {
-        self.sources.last().expect("there is at least the source of Services")
+    /// The sources of captured pods: that of Services, or those beside it.
+    pub fn sources_of_captures(&self) -> &[Source] {
+        match &self.sources[..] {
+            [_, others @ ..] if !others.is_empty() => others,
+            all => all,
+        }
     }
 
     /// The same for captured pods.
     pub fn has_all_captures(&self) -> bool {
-        is_complete(self.source_of_captures())
+        self.sources_of_captures().iter().all(is_complete)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::identity::{self, Identity};
-use sidestep_mesh::policy::rules::{Action, Direction, Labels, OnDeny, Peer, Policy, Ports, Rule};
+use sidestep_mesh::policy::rules::{
+    Action, Direction, Labels, NamedPort, Namespaces, OnDeny, Peer, Policy, Ports, Rule,
+};
 
 pub fn action(of: Action) -> &'static str {
     match of {
@@ -20,13 +22,13 @@ pub fn on_deny(of: OnDeny) -> &'static str {
 
 /// `egress 1: allow TCP 5432 to pods app=db of shop`
 pub fn rule(policy: &Policy, direction: Direction, place: usize) -> String {
-    let Rule { action: what, peers, ports } = &policy.rules.at(direction)[place];
+    let Rule { action: what, peers, ports, named } = &policy.rules.at(direction)[place];
     let (preposition, nobody) = match direction {
         Direction::Egress => ("to", "everybody"),
         Direction::Ingress => ("from", "everybody"),
     };
     let all = |words: Vec<String>, none: &str| if words.is_empty() { none.into() } else { words.join(", ") };
-    let ports = all(ports.iter().map(port).collect(), "everything");
+    let ports = all(ports.iter().map(port).chain(named.iter().map(named_port)).collect(), "everything");
     let peers = all(peers.iter().map(|one| peer(one, &policy.name)).collect(), nobody);
     format!("{direction} {}: {} {ports} {preposition} {peers}", place + 1, action(*what))
 }
@@ -45,14 +47,19 @@ fn port(of: &Ports) -> String {
     }
 }
 
+fn named_port(of: &NamedPort) -> String {
+    format!("{} {}", of.protocol, of.name)
+}
+
 fn peer(of: &Peer, policy: &Name) -> String {
     match of {
         Peer::Pods(pods) => {
-            let labels = if pods.labels.is_empty() { String::new() } else { format!(" {}", labels(&pods.labels)) };
-            match &pods.namespace {
-                Some(namespace) if *namespace == policy.namespace => format!("pods{labels}"),
-                Some(namespace) => format!("pods{labels} of {namespace}"),
-                None => format!("pods{labels} of any namespace"),
+            let labels = if pods.labels.is_empty() { String::new() } else { format!(" {}", pods.labels) };
+            match &pods.namespaces {
+                Namespaces::Named(name) if *name == policy.namespace => format!("pods{labels}"),
+                Namespaces::Named(name) => format!("pods{labels} of {name}"),
+                Namespaces::Any => format!("pods{labels} of any namespace"),
+                Namespaces::Selected(selector) => format!("pods{labels} of namespaces {selector}"),
             }
         }
         Peer::Range { range, except } if except.is_empty() => range.to_string(),

@@ -13,6 +13,7 @@ use sidestep_broker::operator;
 use sidestep_broker::server::{self, Reload, Server, Signals};
 use sidestep_broker::trust::Trust;
 use sidestep_error::chain;
+use sidestep_log::{Format, Line};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -37,6 +38,9 @@ struct Args {
     /// End after this many seconds without a member; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     idle_exit: u64,
+    /// How the broker logs, on standard error
+    #[arg(long, value_enum, default_value_t)]
+    log_format: Format,
     /// Write the line `ready` to this inherited descriptor once connections are accepted
     #[arg(long, value_name = "N")]
     ready_fd: Option<u32>,
@@ -54,11 +58,12 @@ Examples:
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    sidestep_log::init(args.log_format, Line::Named("sidestepd"), "info");
     let done = if args.background { background::start().map_err(Error::from) } else { serve(&args) };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sidestepd: {}", chain(&error));
+            tracing::error!("{}", chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -89,8 +94,7 @@ fn serve(args: &Args) -> Result<(), Error> {
     let trust = Trust::of_this_process(config.rules);
     let listener = listen(&address, trust.has_guests())?;
     // Without the operator's socket, connections are still upgraded.
-    let operators =
-        operator::listen(&address).inspect_err(|error| eprintln!("sidestepd: warning: {}", chain(error))).ok();
+    let operators = operator::listen(&address).inspect_err(|error| tracing::warn!("warning: {}", chain(error))).ok();
     server::raise_fd_limit();
     let settings = Settings { address: address.to_string(), trust, across_namespaces: config.cross_namespaces };
     let idle_exit = Some(Duration::from_secs(args.idle_exit)).filter(|limit| !limit.is_zero());

@@ -12,7 +12,7 @@ use rustix::net::SocketFlags;
 use rustix::process::{Resource, Rlimit};
 use rustix::time::Timespec;
 use sidestep_error::chain;
-use std::io::{self, Write};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Numbers in the epoll set that are not connections.
@@ -227,9 +227,9 @@ impl Server {
     }
 }
 
-/// Prints a complaint for anybody who still reads stderr. A failure to print is ignored.
+/// For anybody who still reads the log.
 fn complain(what: &str) {
-    let _ = writeln!(io::stderr(), "sidestepd: {what}");
+    tracing::warn!("{what}");
 }
 
 fn spare() -> Option<OwnedFd> {

@@ -63,7 +63,8 @@ fn row(policy: &Policy) -> [String; 8] {
 }
 
 fn selects(policy: &Policy) -> String {
-    let labels: Vec<String> = policy.select.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels = policy.select.iter().map(|(key, value)| format!("{key}={value}"));
+    let labels: Vec<String> = labels.chain(policy.expressions.iter().cloned()).collect();
     if labels.is_empty() { "all pods".into() } else { labels.join(",") }
 }
 

@@ -2,7 +2,8 @@
 //! termination, as kube-proxy decides it.
 
 use crate::address::Endpoint;
-use crate::object::SliceEndpoint;
+use crate::object::{Slice, SliceEndpoint};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// This node.
@@ -50,6 +51,13 @@ pub(crate) fn local<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candid
     let mine: Vec<_> = candidates.iter().filter(|c| c.is_local(node)).copied().collect();
     let ready: Vec<_> = mine.iter().filter(|c| c.of.ready).copied().collect();
     if ready.is_empty() { mine.into_iter().filter(|c| c.is_draining()).collect() } else { ready }
+}
+
+/// How many ready endpoints of a Service are on this node, whatever ports they have.
+pub fn ready_here(slices: &[&Slice], node: &Node) -> usize {
+    let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+    let here = endpoints.filter(|one| one.ready && one.node.as_ref() == Some(&node.name));
+    here.map(|one| one.address).collect::<BTreeSet<_>>().len()
 }
 
 /// Hints count only if every ready endpoint has one, and one of them names this node, or else this zone.

@@ -1,7 +1,7 @@
 //! Fields that several kinds of Kubernetes objects have.
 
+use crate::labels::Labels;
 use crate::name::Name;
-use crate::policy::rules::Labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::fmt;
 use std::net::IpAddr;

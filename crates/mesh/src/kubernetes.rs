@@ -44,6 +44,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
         ports,
         affinity_seconds: affinity(&spec)?,
         internal_local: policy("spec.internalTrafficPolicy", spec.internal_traffic_policy.as_deref())?,
+        health_check_port: health_check_port(&spec)?,
         selection: selection(&from.metadata, &mut left),
         bypass: bypass(&from.metadata, &mut left),
         created: from.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default(),
@@ -142,6 +143,14 @@ fn policy(path: &str, text: Option<&str>) -> Result<bool> {
         "Local" => Ok(true),
         other => invalid(path, other, "Cluster or Local"),
     }
+}
+
+/// As in kube-proxy, only of load balancers that send connections to nodes with endpoints.
+fn health_check_port(spec: &core::ServiceSpec) -> Result<Option<u16>> {
+    let is_local = spec.external_traffic_policy.as_deref() == Some("Local");
+    let is_asked = is_local && spec.type_.as_deref() == Some("LoadBalancer");
+    let port = spec.health_check_node_port.filter(|port| is_asked && *port != 0);
+    port.map(|port| port_number("spec.healthCheckNodePort".into(), port)).transpose()
 }
 
 fn selection(metadata: &ObjectMeta, left: &mut Vec<Skipped>) -> Selection {

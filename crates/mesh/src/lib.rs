@@ -29,6 +29,7 @@ mod document;
 pub mod field;
 mod inherited;
 pub mod kubernetes;
+mod labels;
 mod name;
 pub mod object;
 mod pending;

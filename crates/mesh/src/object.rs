@@ -26,6 +26,8 @@ pub enum Object {
     Namespace(Namespace),
     /// From a document of kind Policy.
     Policy(Policy),
+    /// From a networking.k8s.io/v1 NetworkPolicy with this name.
+    NetworkPolicy(Name, Policy),
 }
 
 impl Object {
@@ -38,6 +40,7 @@ impl Object {
             Object::Pod(pod) => Key::Pod(pod.name.clone()),
             Object::Namespace(namespace) => Key::Namespace(namespace.name.clone()),
             Object::Policy(policy) => Key::Policy(policy.name.clone()),
+            Object::NetworkPolicy(name, _) => Key::NetworkPolicy(name.clone()),
         }
     }
 }
@@ -57,6 +60,8 @@ pub enum Key {
     Namespace(Arc<str>),
     /// A document of kind Policy.
     Policy(Name),
+    /// A networking.k8s.io/v1 NetworkPolicy.
+    NetworkPolicy(Name),
 }
 
 impl fmt::Display for Key {
@@ -68,6 +73,7 @@ impl fmt::Display for Key {
             Key::Pod(name) => write!(f, "Pod {name}"),
             Key::Namespace(name) => write!(f, "Namespace {name}"),
             Key::Policy(name) => write!(f, "Policy {name}"),
+            Key::NetworkPolicy(name) => write!(f, "NetworkPolicy {name}"),
         }
     }
 }
@@ -89,6 +95,8 @@ pub struct Service {
     pub affinity_seconds: Option<u32>,
     /// `internalTrafficPolicy: Local`: cluster IPs lead only to endpoints of the client's node.
     pub internal_local: bool,
+    /// `spec.healthCheckNodePort`, where load balancers ask whether a node has endpoints.
+    pub health_check_port: Option<u16>,
     /// The annotation `sidestep.dev/selection`.
     pub selection: Selection,
     /// Which connections may bypass the proxies.

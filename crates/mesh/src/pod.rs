@@ -1,9 +1,10 @@
 //! Pods and namespaces, reduced to what policies need.
 
+use crate::address::Protocol;
 use crate::capture::pod::{Capture, Netns};
 use crate::field::{self, Invalid, labels, requires_proxy};
 use crate::name::Name;
-use crate::policy::rules::Labels;
+use crate::policy::rules::{Labels, NamedPorts};
 use k8s_openapi::api::core::v1 as core;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,8 +15,12 @@ use std::sync::Arc;
 pub struct Pod {
     /// From `metadata`.
     pub name: Name,
-    /// `metadata.labels`, from which the pod's identity is made.
-    pub labels: Labels,
+    /// `metadata.labels`, from which the pod's identity is made. Pods with the same labels may share them.
+    pub labels: Arc<Labels>,
+    /// `ports` of its containers that have a name.
+    pub ports: NamedPorts,
+    /// `metadata.uid`. None: not known, or not needed.
+    pub uid: Option<Arc<str>>,
     /// `status.podIPs`. Empty for a pod that has ended or uses the node's network namespace: its addresses are others'.
     pub addresses: BTreeSet<IpAddr>,
     /// `spec.nodeName`. None: not scheduled yet, or known from a document of kind Capture only.
@@ -31,6 +36,8 @@ pub struct Pod {
 pub struct Namespace {
     /// `metadata.name`
     pub name: Arc<str>,
+    /// `metadata.labels`
+    pub labels: Labels,
     /// As [`Pod::requires_proxy`], for every pod in it.
     pub requires_proxy: bool,
 }
@@ -45,7 +52,9 @@ pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
     let addresses = field::addresses("status.podIPs", &texts)?;
     Ok(Pod {
         name: field::name(&from.metadata)?,
-        labels: labels(&from.metadata),
+        labels: labels(&from.metadata).into(),
+        ports: from.spec.as_ref().map(named_ports).unwrap_or_default(),
+        uid: from.metadata.uid.as_deref().map(Arc::from),
         addresses: if has_ended || is_nodes { BTreeSet::new() } else { addresses.into_iter().collect() },
         node: spec.and_then(|spec| spec.node_name.as_deref()).map(Arc::from),
         requires_proxy: requires_proxy(&from.metadata)?,
@@ -53,17 +62,37 @@ pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
     })
 }
 
+/// Of two containers that use a name for the same protocol, the first one's: as Kubernetes looks names up. Containers that are to
+/// end before the others begin accept no connections.
+fn named_ports(spec: &core::PodSpec) -> NamedPorts {
+    let sidecars = spec.init_containers.iter().flatten().filter(|one| one.restart_policy.as_deref() == Some("Always"));
+    let mut found = NamedPorts::new();
+    for port in spec.containers.iter().chain(sidecars).flat_map(|one| one.ports.iter().flatten()) {
+        let protocol = match port.protocol.as_deref().unwrap_or("TCP") {
+            "TCP" => Protocol::Tcp,
+            "UDP" => Protocol::Udp,
+            _ => continue,
+        };
+        if let (Some(name), Ok(number)) = (&port.name, u16::try_from(port.container_port)) {
+            found.entry((name.as_str().into(), protocol)).or_insert(number);
+        }
+    }
+    found
+}
+
 /// The error is an annotation that cannot be read, or a missing name.
 pub fn namespace(from: &core::Namespace) -> Result<Namespace, Invalid> {
     let name = field::name(&from.metadata)?.name;
-    Ok(Namespace { name, requires_proxy: requires_proxy(&from.metadata)? })
+    Ok(Namespace { name, labels: labels(&from.metadata), requires_proxy: requires_proxy(&from.metadata)? })
 }
 
 /// The pod of a Capture document.
 pub(crate) fn of_capture(capture: &Capture) -> Pod {
     Pod {
         name: capture.name.clone(),
-        labels: capture.labels.clone(),
+        labels: capture.labels.clone().into(),
+        ports: NamedPorts::new(),
+        uid: None,
         addresses: capture.addresses.iter().copied().collect(),
         node: None,
         requires_proxy: capture.requires_proxy,

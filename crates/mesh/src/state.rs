@@ -4,8 +4,8 @@
 use crate::capture::pod::Capture;
 use crate::object::{Key, Name, Object, Service, Slice};
 use crate::pod::{self, Namespace, Pod};
-use crate::policy::rules::Policy;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use crate::policy::rules::{Labels, Policy};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Knows nothing of this node: what the objects mean here is decided by [`table`](crate::table) and the plans.
@@ -16,9 +16,34 @@ pub struct State {
     /// Service -> its slices. A slice may come before its Service.
     slices_of: HashMap<Name, BTreeSet<Name>>,
     captures: HashMap<Name, Capture>,
-    pods: HashMap<Name, Pod>,
+    pods: HashMap<Name, Arc<Pod>>,
     namespaces: HashMap<Arc<str>, Namespace>,
     policies: BTreeMap<Name, Policy>,
+    network_policies: BTreeMap<Name, Policy>,
+    labels: SharedLabels,
+}
+
+/// Sets of labels that pods have: there are as many as kinds of pods.
+#[derive(Debug, Default)]
+struct SharedLabels {
+    known: HashSet<Arc<Labels>>,
+    /// As many as there were after the last look for sets that no pod has any more.
+    kept: usize,
+}
+
+impl SharedLabels {
+    /// An equal set that others have, too.
+    fn share(&mut self, labels: Arc<Labels>) -> Arc<Labels> {
+        if let Some(known) = self.known.get(&labels) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= 2 * self.kept.max(64) {
+            self.known.retain(|one| Arc::strong_count(one) > 1);
+            self.kept = self.known.len();
+        }
+        self.known.insert(Arc::clone(&labels));
+        labels
+    }
 }
 
 /// A change that a source reports.
@@ -106,6 +131,8 @@ impl State {
         let pods = self.pods.keys().cloned().map(Key::Pod);
         let namespaces = self.namespaces.keys().cloned().map(Key::Namespace);
         let policies = self.policies.keys().cloned().map(Key::Policy);
+        let network_policies = self.network_policies.keys().cloned().map(Key::NetworkPolicy);
+        let policies = policies.chain(network_policies);
         services.chain(slices).chain(captures).chain(pods).chain(namespaces).chain(policies)
     }
 
@@ -132,9 +159,14 @@ impl State {
                 self.captures.insert(name.clone(), *capture);
                 Concerned::capture(name)
             }
-            Object::Pod(pod) => changed(self.pods.insert(pod.name.clone(), pod.clone()), &pod),
+            Object::Pod(mut pod) => {
+                pod.labels = self.labels.share(pod.labels);
+                let pod = Arc::new(pod);
+                changed(self.pods.insert(pod.name.clone(), Arc::clone(&pod)), &pod)
+            }
             Object::Namespace(one) => changed(self.namespaces.insert(one.name.clone(), one.clone()), &one),
             Object::Policy(policy) => changed(self.policies.insert(policy.name.clone(), policy.clone()), &policy),
+            Object::NetworkPolicy(name, policy) => changed(self.network_policies.insert(name, policy.clone()), &policy),
         }
     }
 
@@ -146,6 +178,7 @@ impl State {
             Key::Pod(name) => self.pods.remove(name).map(|_| Concerned::policy()),
             Key::Namespace(name) => self.namespaces.remove(name).map(|_| Concerned::policy()),
             Key::Policy(name) => self.policies.remove(name).map(|_| Concerned::policy()),
+            Key::NetworkPolicy(name) => self.network_policies.remove(name).map(|_| Concerned::policy()),
         };
         concerned.unwrap_or_default()
     }
@@ -194,17 +227,23 @@ impl State {
 
     /// All pods. A Capture document supplies the network namespace, and may require the proxy. If there is a Pod object too,
     /// everything else comes from that.
-    pub fn pods(&self) -> BTreeMap<Name, Pod> {
-        let mut pods: BTreeMap<Name, Pod> =
-            self.captures.values().map(|capture| (capture.name.clone(), pod::of_capture(capture))).collect();
-        for pod in self.pods.values() {
-            let before = pods.insert(pod.name.clone(), pod.clone());
-            if let (Some(captured), Some(both)) = (before, pods.get_mut(&pod.name)) {
-                both.netns = captured.netns;
-                both.requires_proxy |= captured.requires_proxy;
-            }
+    pub fn pods(&self) -> BTreeMap<Name, Arc<Pod>> {
+        let known = self.pods.iter().map(|(name, pod)| (name.clone(), Arc::clone(pod)));
+        let mut pods: BTreeMap<Name, Arc<Pod>> = known.collect();
+        for captured in self.captures.values().map(pod::of_capture) {
+            let both = pods.get(&captured.name).map(|pod| Pod {
+                netns: captured.netns.clone(),
+                requires_proxy: pod.requires_proxy || captured.requires_proxy,
+                ..Pod::clone(pod)
+            });
+            pods.insert(captured.name.clone(), Arc::new(both.unwrap_or(captured)));
         }
         pods
+    }
+
+    /// None: no source has reported a Pod object of this name.
+    pub fn pod(&self, name: &Name) -> Option<&Pod> {
+        self.pods.get(name).map(|pod| &**pod)
     }
 
     /// None: no source has reported it, as with files that have none.
@@ -212,9 +251,9 @@ impl State {
         self.namespaces.get(name)
     }
 
-    /// In the order of their names.
+    /// In the order of their names, and then those of NetworkPolicies.
     pub fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.values()
+        self.policies.values().chain(self.network_policies.values())
     }
 }
 

@@ -5,9 +5,10 @@ use crate::document::Document;
 use crate::field::Invalid;
 use crate::kubernetes;
 use crate::object::Object;
-use crate::policy::document as policy;
+use crate::policy::{document as policy, network};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -53,8 +54,8 @@ pub fn parse(text: &str) -> Result<Vec<Object>, Wrong> {
 
 type Part = (String, String);
 
-const KINDS: &str =
-    "v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, or sidestep.dev/v1 Capture or Policy";
+const KINDS: &str = "v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, networking.k8s.io/v1 NetworkPolicy, or \
+     sidestep.dev/v1 Capture or Policy";
 
 fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or("").to_string();
@@ -68,6 +69,9 @@ fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
         }
         (pod::API_VERSION, policy::KIND) => {
             objects.push(Object::Policy(policy::policy(strictly(value)?).map_err(part)?));
+        }
+        ("networking.k8s.io/v1", "NetworkPolicy") => {
+            objects.push(network::object(&strictly::<NetworkPolicy>(value)?).map_err(part)?);
         }
         ("v1", "Pod") => objects.push(Object::Pod(crate::pod::pod(&strictly::<Pod>(value)?).map_err(part)?)),
         ("v1", "Namespace") => {

@@ -114,7 +114,7 @@ fn what_is_wrong_is_named() {
             "'x'",
             "metadata.annotations[traffic.sidecar.istio.io/excludeOutboundPorts]: \"x\" where a port from 1 to 65535 is expected".into(),
         ),
-        ("sidestep.dev/v1", "sidestep.dev/v2", "apiVersion, kind: \"sidestep.dev/v2\" \"Capture\" where v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, or sidestep.dev/v1 Capture or Policy is expected".into()),
+        ("sidestep.dev/v1", "sidestep.dev/v2", "apiVersion, kind: \"sidestep.dev/v2\" \"Capture\" where v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, networking.k8s.io/v1 NetworkPolicy, or sidestep.dev/v1 Capture or Policy is expected".into()),
     ];
     for (right, wrong, expected) in cases {
         assert!(CAPTURE.contains(right), "{right}");

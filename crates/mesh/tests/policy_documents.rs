@@ -5,7 +5,10 @@ use sidestep_mesh::object::{Name, Object};
 use sidestep_mesh::policy::evaluate::{Connection, Who, fitting};
 use sidestep_mesh::policy::identity::{FIRST, Identities, Identity};
 use sidestep_mesh::policy::plan::{plan, requires_proxy};
-use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
+use sidestep_mesh::policy::rules::{
+    Action, BySide, Direction, Labels, NamedPorts, Namespaces, OnDeny, Peer, Pods, Policy, Ports, Rule,
+};
+use sidestep_mesh::policy::selector::Selector;
 use sidestep_mesh::state::{Change, State};
 use sidestep_mesh::yaml;
 
@@ -34,11 +37,14 @@ fn a_policy_with_everything() {
          ports: [{port: 5432}, {port: 1, endPort: 9, protocol: UDP}, {protocol: UDP}]},
         {action: deny, to: [{cidr: 10.0.0.0/8, except: [10.1.0.0/16]}, {node: true}]}],
       ingress: [{action: allow}]";
-    let pods = |namespace: Option<&str>, labels| Peer::Pods(Pods { namespace: namespace.map(Into::into), labels });
+    let pods = |namespace: Option<&str>, labels| {
+        let namespaces = namespace.map_or(Namespaces::Any, |name| Namespaces::Named(name.into()));
+        Peer::Pods(Pods { namespaces, labels: Selector::from(labels) })
+    };
     let range = Peer::Range { range: "10.0.0.0/8".parse().unwrap(), except: vec!["10.1.0.0/16".parse().unwrap()] };
     let expected = Policy {
         name: Name::new("shop", "p"),
-        select: labels([("app", "web")]),
+        select: labels([("app", "web")]).into(),
         defaults: BySide { egress: Some(Action::Deny), ingress: Some(Action::Allow) },
         dry_run: true,
         on_deny: OnDeny::Drop,
@@ -57,10 +63,11 @@ fn a_policy_with_everything() {
                         Ports { protocol: Udp, first: 1, last: 9 },
                         Ports::all(Udp),
                     ],
+                    named: vec![],
                 },
-                Rule { action: Action::Deny, peers: vec![range, Peer::Node], ports: vec![] },
+                Rule { action: Action::Deny, peers: vec![range, Peer::Node], ports: vec![], named: vec![] },
             ],
-            ingress: vec![Rule { action: Action::Allow, peers: vec![], ports: vec![] }],
+            ingress: vec![Rule { action: Action::Allow, peers: vec![], ports: vec![], named: vec![] }],
         },
     };
     assert_eq!(policy(text), expected);
@@ -229,8 +236,14 @@ fn who_asks_why_is_told_which_rules_fit() {
     );
     let told = |ip: &str, port| -> Vec<(Option<usize>, Action)> {
         let peer = ip.parse().unwrap();
-        let connection =
-            Connection { direction: Direction::Egress, peer, who: Who::Unknown, protocol: Some(Tcp), port };
+        let connection = Connection {
+            direction: Direction::Egress,
+            peer,
+            who: Who::Unknown,
+            protocol: Some(Tcp),
+            port,
+            own_ports: &NamedPorts::new(),
+        };
         let fits = fitting(&[&policy], &connection);
         assert!(fits.iter().all(|fit| fit.dry_run && *fit.policy == policy.name));
         fits.iter().map(|fit| (fit.rule, fit.action)).collect()

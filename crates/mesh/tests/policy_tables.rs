@@ -6,7 +6,10 @@ use sidestep_mesh::address::Protocol;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, Who, evaluate, is_shared};
 use sidestep_mesh::policy::identity::{self, Identities, Identity};
-use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
+use sidestep_mesh::policy::rules::{
+    Action, BySide, Direction, Labels, NamedPorts, Namespaces, OnDeny, Peer, Pods, Policy, Ports, Rule,
+};
+use sidestep_mesh::policy::selector::Selector;
 use sidestep_mesh::policy::tables::{
     Compiled, DRY_ALLOW, DRY_DENY, DRY_NAMES_DENIED, Gate, ISOLATED, NAMES_DENIED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP,
     compile,
@@ -53,8 +56,10 @@ fn range() -> impl Strategy<Value = Peer> {
 }
 
 fn peer() -> impl Strategy<Value = Peer> {
-    let namespace = prop::option::of(prop::sample::select(NAMESPACES.to_vec()).prop_map(Into::into));
-    let pods = (namespace, labels()).prop_map(|(namespace, labels)| Peer::Pods(Pods { namespace, labels }));
+    let named = prop::sample::select(NAMESPACES.to_vec()).prop_map(|name| Namespaces::Named(name.into()));
+    let namespaces = prop_oneof![Just(Namespaces::Any), named];
+    let pods =
+        (namespaces, labels()).prop_map(|(namespaces, labels)| Peer::Pods(Pods { namespaces, labels: labels.into() }));
     prop_oneof![3 => pods, 3 => range(), 1 => Just(Peer::Node)]
 }
 
@@ -70,7 +75,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 fn rule() -> impl Strategy<Value = Rule> {
     (action(), prop::collection::vec(peer(), 0..3), prop::collection::vec(ports(), 0..3))
-        .prop_map(|(action, peers, ports)| Rule { action, peers, ports })
+        .prop_map(|(action, peers, ports)| Rule { action, peers, ports, named: Vec::new() })
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
@@ -79,7 +84,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     (any::<bool>(), on_deny, prop::option::of(action()), prop::option::of(action()), rules(), rules()).prop_map(
         |(dry_run, on_deny, out, into, egress, ingress)| Policy {
             name: Name::new("shop", "policy"),
-            select: Labels::new(),
+            select: Selector::default(),
             defaults: BySide { egress: out, ingress: into },
             dry_run,
             on_deny,
@@ -130,7 +135,8 @@ proptest! {
         let mut known = Identities::default();
         let everybody = everybody(&mut known, &kinds);
         let policies: Vec<&Policy> = policies.iter().collect();
-        let compiled = compile(&policies, &known);
+        let own_ports = &NamedPorts::new();
+        let compiled = compile(&policies, &known, own_ports);
         for (identity, number) in &everybody {
             let who = match identity {
                 Some(identity) => Who::Pod(identity),
@@ -141,7 +147,7 @@ proptest! {
                 let with_ports = [Protocol::Tcp, Protocol::Udp].into_iter().flat_map(|p| (1..7).map(move |n| (Some(p), n)));
                 for (protocol, port) in with_ports.chain([(None, 0)]) {
                     let peer: IpAddr = address.parse().unwrap();
-                    let said = evaluate(&policies, &Connection { direction, peer, who, protocol, port });
+                    let said = evaluate(&policies, &Connection { direction, peer, who, protocol, port, own_ports });
                     let found = asked(&compiled, Gate { direction, protocol, port }, *number, peer);
                     prop_assert_eq!(found, said, "{:?} {} {:?} {:?} {}", who, address, direction, protocol, port);
                 }

@@ -54,6 +54,7 @@ fn service() -> impl Strategy<Value = Object> {
                 ports,
                 affinity_seconds,
                 internal_local,
+                health_check_port: None,
                 selection,
                 bypass: Default::default(),
                 created: created.to_string(),

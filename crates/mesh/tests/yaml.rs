@@ -214,7 +214,7 @@ fn what_is_wrong_is_named() {
         (
             "kind: Service",
             "kind: Servise",
-            "document 1: apiVersion, kind: \"v1\" \"Servise\" where v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, or sidestep.dev/v1 Capture or Policy is expected",
+            "document 1: apiVersion, kind: \"v1\" \"Servise\" where v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, networking.k8s.io/v1 NetworkPolicy, or sidestep.dev/v1 Capture or Policy is expected",
         ),
         ("name: web,", "", "document 1: metadata.name: () where a name is expected"),
     ];

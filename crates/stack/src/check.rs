@@ -10,7 +10,7 @@ pub fn check(devices: &[String], as_json: bool) -> ExitCode {
     let reports = match devices.iter().map(|device| probe(device)).collect::<Result<Vec<_>, _>>() {
         Ok(reports) => reports,
         Err(error) => {
-            eprintln!("sidestep-stack: {}", chain(&error));
+            tracing::error!("{}", chain(&error));
             return ExitCode::FAILURE;
         }
     };

@@ -69,7 +69,7 @@ impl Held {
                 && let Err(error) = restore(&record, link.clone(), slot, socket.as_fd())
             {
                 let whose = ends.map_or_else(|| "a connection".into(), |ends| ends.remote.to_string());
-                eprintln!("sidestep-stack: {whose}: {}", chain(&error));
+                tracing::error!("{whose}: {}", chain(&error));
             }
             record.free();
             restored.extend(ends);

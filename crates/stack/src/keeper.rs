@@ -90,11 +90,11 @@ impl Keeper {
             match over {
                 Over::Ends => return Ok(()),
                 Over::Replaces => {
-                    eprintln!("sidestep-stack: the worker has given everything back; another one is started")
+                    tracing::info!("the worker has given everything back; another one is started")
                 }
-                Over::StandbyEnded => eprintln!("sidestep-stack: the standby has ended; another one is started"),
+                Over::StandbyEnded => tracing::warn!("the standby has ended; another one is started"),
                 Over::WorkerEnded => {
-                    eprintln!("sidestep-stack: the worker has ended ({status}); another one is started");
+                    tracing::warn!("the worker has ended ({status}); another one is started");
                     if began.elapsed() < STEADY && is_readable(&self.signals.ends, PAUSE) {
                         return Ok(());
                     }

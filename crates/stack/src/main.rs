@@ -10,6 +10,7 @@ use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options, Parts};
 use sidestep_error::chain;
+use sidestep_log::{Format, Line};
 use sidestep_stack::choice::Choice;
 use sidestep_stack::error;
 use sidestep_stack::keeper::{self, Keeper, Signals};
@@ -69,6 +70,9 @@ struct Args {
     /// Say why connections are not taken, or given back
     #[arg(long)]
     verbose: bool,
+    /// How the stack logs, on standard error
+    #[arg(long, value_enum, default_value_t)]
+    log_format: Format,
     /// For tests: milliseconds until a connection that has gone back may be taken again, doubled at each further return
     #[arg(long, value_name = "MS", default_value_t = 500, hide = true)]
     pause: u64,
@@ -103,6 +107,7 @@ enum Error {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    sidestep_log::init(args.log_format, Line::Named("sidestep-stack"), "info");
     let result = match (args.worker, args.standby) {
         (Some(socket), _) => work(&args, socket),
         (_, Some(socket)) => stand_by(&args, socket),
@@ -112,7 +117,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sidestep-stack: {}", chain(&error));
+            tracing::error!("{}", chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -148,7 +153,7 @@ fn opened(name: &str) -> Result<Device, sidestep_device::Error> {
     let device = Device::open(name, &Options::default())?;
     if let Some(error) = &device.hindrance {
         let what = "uses generic XDP, which makes other connections slower";
-        eprintln!("sidestep-stack: {name}: {what}: {}", chain(error));
+        tracing::warn!("{name}: {what}: {}", chain(error));
     }
     Ok(device)
 }
@@ -170,6 +175,7 @@ impl Args {
         arguments.extend(["--longest-message".into(), self.longest_message.to_string()]);
         arguments.extend(["--pause".into(), self.pause.to_string()]);
         arguments.extend(self.choice.arguments());
+        arguments.extend(["--log-format".into(), self.log_format.to_string()]);
         arguments.extend(self.cpu.iter().flat_map(|cpu| ["--cpu".into(), cpu.to_string()]));
         arguments.extend(self.verbose.then(|| "--verbose".into()));
         arguments
@@ -204,7 +210,7 @@ fn rejoined(address: &Address, ends: &UnixStream) -> Option<OwnedFd> {
         match Operator::connect(address) {
             Ok(operator) => return Some(operator.into_socket()),
             Err(error) if !has_said => {
-                eprintln!("sidestep-stack: waits for the broker: {}", chain(&error));
+                tracing::warn!("waits for the broker: {}", chain(&error));
                 has_said = true;
             }
             Err(_) => {}
@@ -287,7 +293,7 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
         }
         // Said while there is a worker: once it is dropped, the keeper ends this process.
         Err(error) => {
-            eprintln!("sidestep-stack: {}", chain(&error));
+            tracing::error!("{}", chain(&error));
             std::process::exit(1)
         }
     }
@@ -307,7 +313,7 @@ fn adopted(passed: Vec<Vec<OwnedFd>>) -> Result<Vec<Device>, Error> {
         Some(error) if devices.is_empty() => Err(error.into()),
         _ if devices.is_empty() => Err(Error::NotPassed(std::io::ErrorKind::InvalidData.into())),
         Some(error) => {
-            eprintln!("sidestep-stack: goes on without a device: {}", chain(&error));
+            tracing::warn!("goes on without a device: {}", chain(&error));
             Ok(devices)
         }
         None => Ok(devices),

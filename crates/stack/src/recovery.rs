@@ -66,7 +66,7 @@ pub fn restore(devices: &[Parts], held: &mut Held, by: &str) -> Result<(), Error
     // What the program of the device has put there for the worker is the kernel's now.
     devices.iter_mut().for_each(inject_all);
     if !restored.is_empty() {
-        eprintln!("sidestep-stack: the {by} has given {} connections back to the kernel", restored.len());
+        tracing::info!("the {by} has given {} connections back to the kernel", restored.len());
         wait_for_programs();
         devices.iter_mut().for_each(inject_all);
     }

@@ -50,7 +50,7 @@ impl Standby {
             }
             has_ended = has_ended || hear_all(self.worker.as_fd(), &mut held) == Heard::End;
         }
-        eprintln!("sidestep-stack: the keeper has ended");
+        tracing::warn!("the keeper has ended");
         hear_out(self.worker.as_fd(), &mut held);
         // A worker that closes its socket and runs on must not touch the connections any more. It may have ended.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);

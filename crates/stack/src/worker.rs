@@ -265,7 +265,7 @@ impl Worker {
 
     fn say(&self, what: &str) {
         if self.settings.verbose {
-            eprintln!("sidestep-stack: {what}");
+            tracing::info!("{what}");
         }
     }
 }

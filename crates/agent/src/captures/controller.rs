@@ -200,6 +200,7 @@ impl CaptureController<'_> {
                 self.blind = Some(why);
                 self.look_at_all();
             }
+            Order::Pulse(pulse) => pulse.beat(),
             Order::Check(check, reply) => {
                 // The client may have gone.
                 let _ = reply.send(self.check(check).map(Answer::Check).map_err(|error| refused(&error)));

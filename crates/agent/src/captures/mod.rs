@@ -22,6 +22,7 @@ mod visit;
 
 pub use report::{CaptureStatus, Figures, Report};
 
+use crate::health::Pulse;
 use crate::message::Message;
 use crate::settings::Settings;
 use sidestep_agent_api::{Check, Reply};
@@ -60,6 +61,8 @@ pub enum Order {
     Lost,
     /// No further events come.
     Blinded(Blind),
+    /// Show that the thread lives.
+    Pulse(Pulse),
     /// Add the controller's findings, and answer.
     Check(Check, SyncSender<Reply>),
     Stop,

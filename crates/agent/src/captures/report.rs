@@ -22,6 +22,8 @@ pub struct CaptureStatus {
     pub applied: Option<Arc<Capture>>,
     /// Whether its policies are in force.
     pub enforced: bool,
+    /// Whether all that the document and the policies say is in force: nothing of it has to be tried again.
+    pub is_in_force: bool,
     pub troubles: Vec<String>,
 }
 
@@ -36,4 +38,19 @@ pub struct Figures {
     pub admitted: Option<usize>,
     /// A problem of policies or bypasses that concerns the whole node.
     pub trouble: Option<String>,
+}
+
+/// Lines of the log about captured pods at a time; the rest is a number.
+const LINES: usize = 10;
+
+/// Logs what is wrong with captured pods.
+pub fn log(news: &[(Name, Option<CaptureStatus>)]) {
+    let troubled = news.iter().filter_map(|(name, status)| Some((name, status.as_ref()?)));
+    let troubled: Vec<_> = troubled.filter(|(_, status)| !status.troubles.is_empty()).collect();
+    for (name, status) in troubled.iter().take(LINES) {
+        tracing::warn!("Capture {name}: {}", status.troubles.join("; "));
+    }
+    if troubled.len() > LINES {
+        tracing::warn!("{} more captures have troubles: `sidestep capture list` names them", troubled.len() - LINES);
+    }
 }

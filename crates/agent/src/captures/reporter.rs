@@ -5,19 +5,23 @@ use crate::message::Message;
 use sidestep_mesh::object::Name;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 /// Changes that are reported together.
 const BATCH: usize = 1024;
+/// A pod that waits for its capture need not wait for those behind it.
+const DELAY: Duration = Duration::from_millis(20);
 
 pub struct Reporter<'a> {
     inbox: &'a Sender<Message>,
     news: BTreeMap<Name, Option<CaptureStatus>>,
     told: Figures,
+    last: Instant,
 }
 
 impl Reporter<'_> {
     pub fn new(inbox: &Sender<Message>) -> Reporter<'_> {
-        Reporter { inbox, news: BTreeMap::new(), told: Figures::default() }
+        Reporter { inbox, news: BTreeMap::new(), told: Figures::default(), last: Instant::now() }
     }
 
     /// None: the pod is not wanted any more.
@@ -25,11 +29,13 @@ impl Reporter<'_> {
         self.news.insert(name.clone(), status);
     }
 
-    pub fn is_full(&self) -> bool {
-        self.news.len() >= BATCH
+    /// Whether news should not wait until everything is done.
+    pub fn is_due(&self) -> bool {
+        !self.news.is_empty() && (self.news.len() >= BATCH || self.last.elapsed() >= DELAY)
     }
 
     pub fn tell(&mut self, figures: Figures) {
+        self.last = Instant::now();
         if self.news.is_empty() && self.told == figures {
             return;
         }

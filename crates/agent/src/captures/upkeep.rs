@@ -58,7 +58,7 @@ impl CaptureController<'_> {
         if self.captures.as_ref().is_some_and(|captures| captures.garbage() > MOST_GARBAGE) {
             self.collect_garbage();
         }
-        if self.reporter.is_full() {
+        if self.reporter.is_due() {
             self.tell();
         }
     }

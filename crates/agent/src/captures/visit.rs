@@ -71,7 +71,8 @@ impl CaptureController<'_> {
         let is_its = namespace.is_some_and(|namespace| namespace.owner() == Some(name));
         let enforced = is_its && netns.is_some_and(|cookie| self.enforcer.is_policed(cookie));
         let troubles = pod.troubles.iter().chain(&pod.unenforced).cloned().collect();
-        let status = CaptureStatus { netns, applied, enforced, troubles };
+        let is_in_force = is_its && applied.is_some() && pod.unenforced.is_none();
+        let status = CaptureStatus { netns, applied, enforced, is_in_force, troubles };
         if pod.told.as_ref() != Some(&status) {
             pod.told = Some(status.clone());
             self.reporter.note(name, Some(status));

@@ -18,12 +18,20 @@ pub const QUIET: Duration = Duration::from_secs(60);
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
+/// Kinds that are read only if policies need them. A server that refuses them stops nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OfPolicies {
+    Pods,
+    Namespaces,
+    NetworkPolicies,
+}
+
 /// Everything that was reported, over all connections.
 pub struct Known {
     services: Kind,
     slices: Kind,
-    /// None: pods are not read.
-    pods: Option<[Kind; 2]>,
+    /// Kinds that policies need, if they are read.
+    of_policies: Vec<(OfPolicies, Kind)>,
     mine: Mine,
     is_told: bool,
 }
@@ -31,37 +39,48 @@ pub struct Known {
 impl Known {
     pub fn new(of: &Cluster) -> Known {
         let outage = Outage::of(&format!("Node {}", of.node_name));
+        let pods = [(OfPolicies::Pods, Kind::of("Pods")), (OfPolicies::Namespaces, Kind::of("Namespaces"))];
+        let policies = [(OfPolicies::NetworkPolicies, Kind::of("NetworkPolicies"))];
+        let of_policies = pods.into_iter().filter(|_| of.asks_pods);
+        let of_policies = of_policies.chain(policies.into_iter().filter(|_| of.asks_network_policies)).collect();
         Known {
             services: Kind::of("Services"),
             slices: Kind::of("EndpointSlices"),
-            pods: of.asks_pods.then(|| [Kind::of("Pods"), Kind::of("Namespaces")]),
+            of_policies,
             mine: Mine { is_answered: !of.asks_zone, outage },
             is_told: false,
         }
     }
 
     pub fn end_quiet_outages(&mut self, sink: &EventSink) -> Result<(), Gone> {
-        let of_pods = self.pods.iter_mut().flatten();
-        let kinds = [&mut self.services, &mut self.slices].into_iter().chain(of_pods).map(|kind| &mut kind.outage);
+        let of_policies = self.of_policies.iter_mut().map(|(_, kind)| kind);
+        let kinds = [&mut self.services, &mut self.slices].into_iter().chain(of_policies).map(|kind| &mut kind.outage);
         kinds.chain([&mut self.mine.outage]).try_for_each(|outage| outage.end_if_quiet(sink))
     }
 
     pub fn handle(&mut self, news: News, sink: &EventSink) -> Result<(), Gone> {
-        match (news, &mut self.pods) {
-            (News::Service(step), _) => self.services.handle(step, sink)?,
-            (News::Slice(step), _) => self.slices.handle(step, sink)?,
-            (News::Pod(step), Some([pods, _])) => pods.handle(step, sink)?,
-            (News::Namespace(step), Some([_, namespaces])) => namespaces.handle(step, sink)?,
-            (News::Pod(_) | News::Namespace(_), None) => {}
-            (News::Node(event), _) => self.mine.handle(*event, sink)?,
+        match news {
+            News::Service(step) => self.services.handle(step, sink)?,
+            News::Slice(step) => self.slices.handle(step, sink)?,
+            News::Pod(step) => self.handle_of_policies(OfPolicies::Pods, step, sink)?,
+            News::Namespace(step) => self.handle_of_policies(OfPolicies::Namespaces, step, sink)?,
+            News::NetworkPolicy(step) => self.handle_of_policies(OfPolicies::NetworkPolicies, step, sink)?,
+            News::Node(event) => self.mine.handle(*event, sink)?,
         }
-        let knows_pods = self.pods.iter().flatten().all(|kind| kind.heard != Heard::Nothing);
+        let knows_pods = self.of_policies.iter().all(|(_, kind)| kind.heard != Heard::Nothing);
         let knows_services = [&self.services, &self.slices].iter().all(|kind| kind.heard == Heard::List);
         let is_all = knows_services && knows_pods && self.mine.is_answered;
         if is_all && !std::mem::replace(&mut self.is_told, is_all) {
             sink.tell(Update::Listed)?;
         }
         Ok(())
+    }
+}
+
+impl Known {
+    fn handle_of_policies(&mut self, which: OfPolicies, step: Step, sink: &EventSink) -> Result<(), Gone> {
+        let found = self.of_policies.iter_mut().find(|(one, _)| *one == which);
+        found.map_or(Ok(()), |(_, kind)| kind.handle(step, sink))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Events of an API server's objects: list, then watch; again, with growing pauses, when that fails.
 
 use super::failure::Failure;
+use super::reduced::{ALIVE, ReducedPod};
 use backon::ExponentialBuilder;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::runtime::watcher::{Event, ExponentialBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -13,37 +15,68 @@ use serde::de::DeserializeOwned;
 use sidestep_mesh::field::Invalid;
 use sidestep_mesh::kubernetes;
 use sidestep_mesh::object::{Key, Name, Object};
-use sidestep_mesh::pod;
+use sidestep_mesh::pod::{self, Pod};
+use sidestep_mesh::policy::network;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// All events, for ever: of Services and their endpoints, of pods if `pods_too`, and of the Node with this name.
-pub fn follow(client: &Client, node: Option<&str>, pods_too: bool) -> impl Stream<Item = News> + use<> {
-    let services = watch(client, |service| kubernetes::service(service).map(Some)).map(News::Service);
-    let slices = watch(client, kubernetes::slice).map(News::Slice);
-    let pods = watch(client, |one| pod::pod(one).map(|pod| Some(Object::Pod(pod)))).map(News::Pod);
-    let namespaces = watch(client, |one| pod::namespace(one).map(|one| Some(Object::Namespace(one))));
-    let nodes = node.map(|name| {
-        let mine = watcher::Config::default().fields(&format!("metadata.name={name}"));
+/// What to follow besides Services and their endpoints.
+#[derive(Clone, Copy)]
+pub struct Followed<'a> {
+    /// This node's name.
+    pub node: &'a str,
+    /// The node's own object.
+    pub zone: bool,
+    /// Pods and namespaces.
+    pub pods: bool,
+    pub network_policies: bool,
+}
+
+/// All events, for ever.
+pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> + use<> {
+    let services = watch(client, "", |service| kubernetes::service(service).map(Some)).map(News::Service);
+    let slices = watch(client, "", kubernetes::slice).map(News::Slice);
+    let node: Arc<str> = followed.node.into();
+    let pods = followed.pods.then(|| {
+        let pods = watch(client, ALIVE, move |one: &ReducedPod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
+        let namespaces = watch(client, "", |one| pod::namespace(one).map(|one| Some(Object::Namespace(one))));
+        [pods.map(News::Pod).boxed(), namespaces.map(News::Namespace).boxed()]
+    });
+    let policies = followed
+        .network_policies
+        .then(|| watch(client, "", |one| network::object(one).map(Some)).map(News::NetworkPolicy).boxed());
+    let nodes = followed.zone.then(|| {
+        let mine = watcher::Config::default().fields(&format!("metadata.name={}", followed.node));
         let events = watcher(Api::<Node>::all(client.clone()), mine).backoff(pauses());
         events.map(|event| News::Node(Box::new(event))).boxed()
     });
-    let of_pods = [pods.boxed(), namespaces.map(News::Namespace).boxed()].into_iter().filter(|_| pods_too);
-    stream::select_all([services.boxed(), slices.boxed()].into_iter().chain(of_pods).chain(nodes))
+    let others = pods.into_iter().flatten().chain(policies).chain(nodes);
+    stream::select_all([services.boxed(), slices.boxed()].into_iter().chain(others))
 }
 
-/// All events of one kind of objects, for ever.
+/// Only of this node's own pods is anything kept that policies of others do not need.
+fn pod_of(from: &ReducedPod, node: &str) -> Result<Pod, Invalid> {
+    let mut pod = pod::pod(&from.0)?;
+    pod.uid = pod.uid.filter(|_| pod.node.as_deref() == Some(node));
+    Ok(pod)
+}
+
+/// All events of one kind of objects, for ever. `fields`: a selector; empty: all of them.
 fn watch<K>(
     client: &Client,
+    fields: &str,
     read: impl Fn(&K) -> Result<Option<Object>, Invalid> + Send + 'static,
 ) -> BoxStream<'static, Step>
 where
     K: Keyed + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let events = watcher(Api::<K>::all(client.clone()), watcher::Config::default()).backoff(pauses());
+    let config = watcher::Config::default();
+    let config = if fields.is_empty() { config } else { config.fields(fields) };
+    let events = watcher(Api::<K>::all(client.clone()), config).backoff(pauses());
     events.map(move |event| told(event, &read)).boxed()
 }
 
@@ -59,6 +92,7 @@ pub enum News {
     Slice(Step),
     Pod(Step),
     Namespace(Step),
+    NetworkPolicy(Step),
     /// Of this node's own object.
     Node(Box<watcher::Result<Event<Node>>>),
 }
@@ -99,7 +133,13 @@ impl Keyed for Service {
     }
 }
 
-impl Keyed for Pod {
+impl Keyed for NetworkPolicy {
+    fn key(&self) -> Key {
+        Key::NetworkPolicy(name(self))
+    }
+}
+
+impl Keyed for ReducedPod {
     fn key(&self) -> Key {
         Key::Pod(name(self))
     }

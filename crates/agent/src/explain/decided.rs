@@ -10,6 +10,7 @@ use sidestep_mesh::policy::identity::{Identity, NODE};
 use sidestep_mesh::policy::plan::policies_of;
 use sidestep_mesh::policy::rules::{Action, Direction, OnDeny, Policy};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// How the policies of the pod in this namespace deny the call; None: allowed. Do not ask for the pod's own addresses.
 pub fn out(view: &View, netns: u64, to: SocketAddr, protocol: Protocol, steps: &mut Steps) -> Result<Option<OnDeny>> {
@@ -27,7 +28,7 @@ pub fn into(view: &View, pod: &Pod, from: IpAddr, protocol: Protocol, port: u16,
 }
 
 /// The pod whose policies are in force in this namespace.
-pub fn enforced_at(view: &View, netns: u64, steps: &mut Steps) -> Option<Pod> {
+pub fn enforced_at(view: &View, netns: u64, steps: &mut Steps) -> Option<Arc<Pod>> {
     let Some(name) = view.pods.pod_of(netns) else {
         if netns != view.netns {
             steps.say("policies", "none: no file of kind Capture is for this pod, so it has no policy enforced");
@@ -49,7 +50,7 @@ pub fn enforced_at(view: &View, netns: u64, steps: &mut Steps) -> Option<Pod> {
 }
 
 /// The known pod that has this address.
-pub fn pod_at(view: &View, address: IpAddr) -> Option<Pod> {
+pub fn pod_at(view: &View, address: IpAddr) -> Option<Arc<Pod>> {
     let address = address.to_canonical();
     view.state.pods().into_values().find(|pod| pod.addresses.contains(&address))
 }
@@ -73,7 +74,7 @@ fn decide(
     let (number, known) = identity.as_ref().map_or((0, None), |(number, known)| (*number, known.as_ref()));
     let peer_words = words::numbered(number, known);
     steps.say(format!("{direction} of {}: {peer}", pod.name), peer_words);
-    let connection = Connection { direction, peer, who, protocol: Some(protocol), port };
+    let connection = Connection { direction, peer, who, protocol: Some(protocol), port, own_ports: &pod.ports };
     let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
     for fit in fitting(&in_force, &connection) {
         steps.say(

@@ -1,6 +1,6 @@
 //! Metrics of connections that were counted without a proxy: by pair of workloads, and by Service.
 
-use super::{Families, Labels};
+use super::{Families, Labels, seconds};
 use sidestep_agent_api::{Counted, Flows, Workload};
 use std::borrow::Cow;
 use std::fmt;
@@ -39,8 +39,9 @@ fn set(kind: &str, all: &[(Labels<'_>, &Counted)], families: &mut Families) -> f
     counters("closed", "TCP connections that have ended", |c| c.closed)?;
     counters("sent_bytes", "Bytes that the counted end has sent and the other one acknowledged", |c| c.sent)?;
     counters("received_bytes", "Bytes that the counted end has received", |c| c.received)?;
-    counters("rtt_microseconds", "Sum of smoothed round-trip times that were looked at", |c| c.rtt_us)?;
     counters("rtt_samples", "How many round-trip times were looked at", |c| c.rtts)?;
+    let rtts = all.iter().map(|(labels, counted)| (labels.clone(), seconds(counted.rtt_us)));
+    families.float_counters(&named("rtt_seconds"), "Sum of smoothed round-trip times that were looked at", rtts)?;
     let failures = all.iter().flat_map(|(labels, counted)| {
         let kinds = counted.failures.iter();
         kinds.map(move |(kind, count)| {
@@ -56,19 +57,15 @@ fn set(kind: &str, all: &[(Labels<'_>, &Counted)], families: &mut Families) -> f
 }
 
 /// Merges pairs of the kernel half's buckets: 12 for each histogram are enough.
-fn places(counts: &[u64]) -> Vec<(f64, u64)> {
+pub fn places(counts: &[u64]) -> Vec<(f64, u64)> {
     let last = counts.len().div_ceil(2) - 1;
-    let bound = |place: usize| if place == last { f64::MAX } else { seconds(1 << (2 * place + 1)) };
+    let bound = |place: usize| if place == last { f64::INFINITY } else { seconds(1 << (2 * place + 1)) };
     counts.chunks(2).enumerate().map(|(place, two)| (bound(place), two.iter().sum())).collect()
 }
 
 fn sum(counts: &[u64]) -> f64 {
     // Bucket i spans 2^(i-1) to 2^i microseconds; its middle is taken.
     counts.iter().enumerate().map(|(place, count)| *count as f64 * seconds(1 << place) * 0.75).sum()
-}
-
-fn seconds(microseconds: u64) -> f64 {
-    microseconds as f64 / 1e6
 }
 
 #[cfg(test)]
@@ -83,7 +80,7 @@ mod tests {
         assert_eq!(places.len(), 12);
         assert_eq!(places[0], (2e-6, 3));
         assert_eq!(places[3], (128e-6, 4));
-        assert_eq!(places[11], (f64::MAX, 8));
+        assert_eq!(places[11], (f64::INFINITY, 8));
         assert!((sum(&counts[..7]) - (0.75e-6 + 2.0 * 1.5e-6 + 4.0 * 48e-6)).abs() < 1e-9);
     }
 }

@@ -1,8 +1,10 @@
-//! Serves metrics over HTTP, one request for each connection. Anybody may reach the port, so everything has a limit: open
+//! Serves metrics and probes over HTTP, one request for each connection. Anybody may reach the port, so everything has a limit: open
 //! connections, the size of a request, the time for sending it, and the time for reading the answer.
 
-use super::text;
+use super::{probes, text};
+use crate::heard::Heard;
 use crate::message::QueryHandle;
+use crate::signals::IsLoading;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -58,11 +60,11 @@ impl Server {
     }
 
     /// Serves until the process ends.
-    pub fn run(self, queries: QueryHandle) -> io::Result<()> {
+    pub fn run(self, agent: Agent) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let mut connections = Connections::new(queries, self.limits);
+            let mut connections = Connections::new(agent, self.limits);
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => connections.accept(stream),
@@ -73,8 +75,16 @@ impl Server {
     }
 }
 
+/// What is served of.
+#[derive(Clone)]
+pub struct Agent {
+    pub queries: QueryHandle,
+    pub is_loading: IsLoading,
+    pub heard: Heard,
+}
+
 struct Connections {
-    queries: QueryHandle,
+    agent: Agent,
     limits: Limits,
     answers: Arc<Semaphore>,
     /// Ordered by age, the oldest first.
@@ -87,8 +97,8 @@ struct Connection {
 }
 
 impl Connections {
-    fn new(queries: QueryHandle, limits: Limits) -> Connections {
-        Connections { queries, limits, answers: Arc::new(Semaphore::new(ANSWERS)), open: Vec::new() }
+    fn new(agent: Agent, limits: Limits) -> Connections {
+        Connections { agent, limits, answers: Arc::new(Semaphore::new(ANSWERS)), open: Vec::new() }
     }
 
     fn accept(&mut self, stream: TcpStream) {
@@ -100,9 +110,9 @@ impl Connections {
             self.open.remove(idle).task.abort();
         }
         let has_asked = Arc::new(AtomicBool::new(false));
-        let Connections { queries, limits, answers, .. } = self;
+        let Connections { agent, limits, answers, .. } = self;
         let service = Service {
-            queries: queries.clone(),
+            agent: agent.clone(),
             answers: Arc::clone(answers),
             has_asked: Arc::clone(&has_asked),
             permit: Mutex::default(),
@@ -114,7 +124,7 @@ impl Connections {
 
 /// Answers one request.
 struct Service {
-    queries: QueryHandle,
+    agent: Agent,
     answers: Arc<Semaphore>,
     has_asked: Arc<AtomicBool>,
     /// Held until the answer has been read, or the connection ends.
@@ -133,23 +143,39 @@ async fn serve(stream: TcpStream, service: Service, limits: Limits) {
 impl Service {
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
         self.has_asked.store(true, Ordering::Relaxed);
-        let permit = Arc::clone(&self.answers).acquire_owned().await.ok();
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
-        Ok(answer(&request, self.queries.clone()).await)
+        let path = request.uri().path();
+        Ok(match *request.method() {
+            _ if !PATHS.contains(&path) => said(StatusCode::NOT_FOUND, "here are /metrics, /healthz and /readyz\n"),
+            Method::GET | Method::HEAD => self.answer_at(path).await,
+            _ => {
+                let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+                refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                refused
+            }
+        })
+    }
+
+    /// Probes take no permit: slow readers of metrics must not make a pod unhealthy.
+    async fn answer_at(&self, path: &str) -> Response<Full<Bytes>> {
+        let Agent { queries, is_loading, .. } = &self.agent;
+        let (status, text) = match path {
+            "/healthz" => probes::alive(queries, is_loading).await,
+            "/readyz" => probes::ready(queries).await,
+            _ => {
+                let permit = Arc::clone(&self.answers).acquire_owned().await.ok();
+                *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+                return metrics(self.agent.clone()).await;
+            }
+        };
+        said(status, text)
     }
 }
 
-async fn answer(request: &Request<Incoming>, queries: QueryHandle) -> Response<Full<Bytes>> {
-    if request.uri().path() != "/metrics" {
-        return said(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
-    }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics\n");
-        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return refused;
-    }
+const PATHS: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
+
+async fn metrics(Agent { queries, heard, .. }: Agent) -> Response<Full<Bytes>> {
     let asked = tokio::task::spawn_blocking(move || match queries.ask(Question::Metrics) {
-        Ok(Answer::Metrics(metrics)) => Ok(text(*metrics)),
+        Ok(Answer::Metrics(metrics)) => Ok(text(*metrics, &heard)),
         Ok(_) => Err(Refusal("the agent answers something else".into())),
         Err(why) => Err(why),
     });
@@ -173,6 +199,7 @@ fn said(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::Health;
     use crate::message::Message;
     use std::io::{ErrorKind, Read, Write};
     use std::net::TcpStream;
@@ -187,11 +214,17 @@ mod tests {
         let server = Server { limits, ..Server::bind(([127, 0, 0, 1], 0).into()).unwrap() };
         let address = server.listener.local_addr().unwrap();
         let (inbox, asked) = channel();
-        std::thread::spawn(move || server.run(QueryHandle::new(inbox)));
+        let (queries, is_loading, heard) = (QueryHandle::new(inbox), IsLoading::default(), Heard::new());
+        std::thread::spawn(move || server.run(Agent { queries, is_loading, heard }));
         std::thread::spawn(move || {
             for message in asked {
-                if let Message::Asked(_, reply) = message {
-                    reply.send(Err(Refusal("x".repeat(bytes)))).unwrap();
+                match message {
+                    Message::Asked(_, reply) => reply.send(Err(Refusal("x".repeat(bytes)))).unwrap(),
+                    Message::Probed(reply) => {
+                        let readiness = [("a", true), ("b", true), ("c", false), ("d", true)];
+                        let _ = reply.send(Health { captures_silent: Duration::ZERO, readiness });
+                    }
+                    _ => {}
                 }
             }
         });
@@ -228,11 +261,42 @@ mod tests {
             ("HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "503"),
             ("POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "405"),
             ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "404"),
+            ("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", "200"),
+            ("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n", "503"),
             ("nonsense\r\n\r\n", "400"),
         ] {
             assert_eq!(status(&read(send(at, request))), expected, "{request}");
         }
         assert!(read(send(at, WHOLE)).ends_with("xxxxx"));
+        let ready = read(send(at, "GET /readyz HTTP/1.0\r\n\r\n"));
+        assert!(ready.ends_with("[+] a\n[+] b\n[-] c\n[+] d\n"), "{ready}");
+    }
+
+    #[test]
+    fn slow_readers_of_metrics_do_not_keep_probes_waiting() {
+        let at = server(LIMITS, 64 << 20);
+        // More bytes than sockets buffer, which nobody reads: they hold all permits.
+        let _slow: Vec<_> = (0..2 * ANSWERS).map(|_| send(at, WHOLE)).collect();
+        let begun = Instant::now();
+        assert_eq!(status(&read(send(at, "GET /healthz HTTP/1.0\r\n\r\n"))), "200");
+        assert!(begun.elapsed() < LIMITS.until_answered / 2);
+    }
+
+    #[test]
+    fn a_main_thread_that_hangs_is_neither_alive_nor_ready() {
+        let server = Server::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let at = server.listener.local_addr().unwrap();
+        let (inbox, _never_read) = channel();
+        let (queries, is_loading, heard) = (QueryHandle::new(inbox), IsLoading::default(), Heard::new());
+        let agent = Agent { queries, is_loading: is_loading.clone(), heard };
+        std::thread::spawn(move || server.run(agent));
+        let both = ["/healthz", "/readyz"].map(|path| send(at, &format!("GET {path} HTTP/1.0\r\n\r\n")));
+        let [alive, ready] = both.map(read);
+        assert_eq!((status(&alive), status(&ready)), ("503", "503"), "{alive}\n{ready}");
+        assert!(alive.contains("the main thread has not answered within 5 s"), "{alive}");
+        // While it loads programs, nothing is wrong.
+        is_loading.store(true, Ordering::SeqCst);
+        assert_eq!(status(&read(send(at, "GET /healthz HTTP/1.0\r\n\r\n"))), "200");
     }
 
     #[test]

@@ -223,12 +223,23 @@ impl Node {
 
     /// The metrics in Prometheus' format.
     pub fn metrics(&self) -> String {
+        self.get("/metrics")
+    }
+
+    /// The answer to an HTTP request to the metrics' port, with its head.
+    pub fn get(&self, path: &str) -> String {
+        self.get_at("127.0.0.1", 9464, path).expect("the agent listens")
+    }
+
+    /// None: nobody listens, or not any more.
+    pub fn get_at(&self, ip: &str, port: u16, path: &str) -> Option<String> {
         self.testbed.node.run(|| {
-            let mut stream = TcpStream::connect("127.0.0.1:9464").unwrap();
-            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut stream = TcpStream::connect((ip, port)).ok()?;
             let mut text = String::new();
-            stream.read_to_string(&mut text).unwrap();
-            text
+            // A listener that closes resets what it has not accepted.
+            write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+            stream.read_to_string(&mut text).ok()?;
+            Some(text).filter(|text| !text.is_empty())
         })
     }
 

@@ -1,7 +1,7 @@
 //! SIGTERM ends the agent whatever it is doing. SIGHUP makes it read its configuration again, and never ends it.
 
 use crate::agent::{Node, VIP};
-use crate::cluster::{self, SERVICES, Server, World, service};
+use crate::api_server::{self, SERVICES, Server, World, service};
 use crate::yaml;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -77,8 +77,8 @@ fn a_kubeconfig_is_read_again() {
     new.put(SERVICES, service("web", VIP));
     new.put(SERVICES, service("more", "10.96.0.12"));
     let _first = Server::start(&old, &node.testbed.node);
-    let _second = Server::start_at(&new, &node.testbed.node, cluster::PORT + 1);
-    let kubeconfig = node.kubeconfig(cluster::PORT);
+    let _second = Server::start_at(&new, &node.testbed.node, api_server::PORT + 1);
+    let kubeconfig = node.kubeconfig(api_server::PORT);
     node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
     // An invalid kubeconfig changes nothing ...
     fs::write(&kubeconfig, "nonsense").unwrap();
@@ -87,7 +87,7 @@ fn a_kubeconfig_is_read_again() {
     old.put(SERVICES, service("late", "10.96.0.13"));
     node.wait(|node| node.show("late").is_ok());
     // ... and with another server, Services that it lacks are removed.
-    node.kubeconfig(cluster::PORT + 1);
+    node.kubeconfig(api_server::PORT + 1);
     node.hang_up();
     node.wait(|node| node.show("more").is_ok() && node.show("gone").is_err() && node.show("late").is_err());
     node.wait(|node| node.check().is_well());

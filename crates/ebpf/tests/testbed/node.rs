@@ -115,6 +115,7 @@ pub fn plain_service(name: &str, protocol: Protocol, vip: &str, port: u16) -> Se
         ports: vec![Port { name: "".into(), protocol, port, node_port: None }],
         affinity_seconds: None,
         internal_local: false,
+        health_check_port: None,
         selection: Selection::Random,
         bypass: Default::default(),
         created: String::new(),

@@ -40,6 +40,7 @@ pub mod outbound;
 pub mod pod;
 pub mod probe;
 pub mod rules;
+pub mod sidecar;
 pub mod tables;
 mod text;
 pub mod verdict;

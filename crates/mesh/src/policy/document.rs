@@ -1,7 +1,7 @@
 //! Documents of kind Policy.
 
 use super::identity::IGNORED;
-use super::rules::{Action, BySide, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
+use super::rules::{Action, BySide, Labels, Namespaces, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use crate::address::Protocol;
 use crate::field::{self, Invalid};
 use ipnet::IpNet;
@@ -115,7 +115,7 @@ pub(crate) fn policy(from: Document) -> Result<Policy> {
         ports: rule.ports,
     });
     Ok(Policy {
-        select: labels("spec.select.matchLabels", spec.select.match_labels)?,
+        select: labels("spec.select.matchLabels", spec.select.match_labels)?.into(),
         defaults: BySide {
             egress: spec.default.egress.map(|text| action("spec.default.egress", &text)).transpose()?,
             ingress: spec.default.ingress.map(|text| action("spec.default.ingress", &text)).transpose()?,
@@ -165,6 +165,7 @@ fn rule(from: RuleSpec, namespace: &str) -> Result<Rule> {
         action: action(&format!("{}.action", from.path), &from.action)?,
         peers: each(&peers, from.peers, |path, one| peer(path, one, namespace))?,
         ports: each(&ports, from.ports, |path, one| port(path, &one))?,
+        named: Vec::new(),
     })
 }
 
@@ -193,13 +194,13 @@ fn peer(path: String, from: PeerSpec, namespace: &str) -> Result<Peer> {
         PeerSpec { node: Some(true), cidr: None, except: None, labels: None, namespace: None } => Ok(Peer::Node),
         PeerSpec { labels: None, namespace: None, .. } => wrong(path, (), ONE_OF),
         PeerSpec { labels, namespace: wanted, cidr: None, except: None, node: None } => {
-            let namespace = match wanted.as_deref() {
-                Some("*") => None,
+            let namespaces = match wanted.as_deref() {
+                Some("*") => Namespaces::Any,
                 Some("") => return wrong(format!("{path}.namespace"), "", "a namespace, or * for all of them"),
-                other => Some(other.unwrap_or(namespace).into()),
+                other => Namespaces::Named(other.unwrap_or(namespace).into()),
             };
             let labels = self::labels(&format!("{path}.labels"), labels.unwrap_or_default())?;
-            Ok(Peer::Pods(Pods { namespace, labels }))
+            Ok(Peer::Pods(Pods { namespaces, labels: labels.into() }))
         }
         _ => wrong(path, "several kinds", ONE_OF),
     }

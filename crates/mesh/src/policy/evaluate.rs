@@ -1,7 +1,7 @@
 //! The model of policy evaluation: the outcome for one connection.
 
 use super::identity::Identity;
-use super::rules::{Action, Direction, OnDeny, Peer, Policy, Rule};
+use super::rules::{Action, Direction, NamedPort, NamedPorts, OnDeny, Peer, Policy, Rule};
 use crate::address::Protocol;
 use crate::object::Name;
 use std::net::IpAddr;
@@ -19,6 +19,8 @@ pub struct Connection<'a> {
     pub protocol: Option<Protocol>,
     /// The dialled port.
     pub port: u16,
+    /// The named ports of the pod whose policies are evaluated.
+    pub own_ports: &'a NamedPorts,
 }
 
 /// The other end.
@@ -113,8 +115,22 @@ impl Rule {
         let port = |ports: &super::rules::Ports| {
             connection.protocol.is_some_and(|protocol| ports.contains(protocol, connection.port))
         };
+        let is_any_port = self.ports.is_empty() && self.named.is_empty();
         (self.peers.is_empty() || self.peers.iter().any(|peer| peer.is(connection)))
-            && (self.ports.is_empty() || self.ports.iter().any(port))
+            && (is_any_port || self.ports.iter().any(port) || self.named.iter().any(|port| port.is_dialled(connection)))
+    }
+}
+
+impl NamedPort {
+    /// The name is looked up at the end that accepts the connection.
+    fn is_dialled(&self, connection: &Connection) -> bool {
+        let accepting = match (connection.direction, connection.who) {
+            (Direction::Ingress, _) => connection.own_ports,
+            (Direction::Egress, Who::Pod(identity)) => &identity.ports,
+            (Direction::Egress, _) => return false,
+        };
+        let number = accepting.get(&(self.name.clone(), self.protocol));
+        number == Some(&connection.port) && connection.protocol == Some(self.protocol)
     }
 }
 

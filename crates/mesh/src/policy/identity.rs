@@ -1,7 +1,8 @@
 //! Identities: a namespace and a set of labels. Policies cannot tell apart pods with the same identity, so tables grow with the
 //! kinds of pods, not with their number.
 
-use super::rules::{Labels, Pods, has_all};
+use super::rules::{Labels, NamedPorts, Namespaces, Peer, Pods, Policy};
+use crate::pod::{Namespace, Pod};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,8 +11,12 @@ use std::sync::Arc;
 pub struct Identity {
     /// Where the pod is: equal labels in two namespaces are two identities.
     pub namespace: Arc<str>,
-    /// The pod's labels without those that differ from one rollout or pod to the next.
+    /// The pod's labels without those that differ from one rollout or pod to the next, unless a policy names them.
     pub labels: Labels,
+    /// The labels of the namespace.
+    pub namespace_labels: Labels,
+    /// Of the pod's containers.
+    pub ports: NamedPorts,
 }
 
 /// No pod, or one that is not known yet. As the peer of a rule it stands for anybody. Mirrors `IDENTITY_UNKNOWN`.
@@ -33,18 +38,55 @@ pub(crate) const IGNORED: [&str; 8] = [
     "batch.kubernetes.io/job-completion-index",
 ];
 
+/// A label that the API server gives to each namespace: its name.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
 impl Identity {
-    /// `labels` are all labels of the pod; those that every rollout would change are left out.
+    /// `labels` are all labels of the pod; those that every rollout would change are left out. The namespace has no labels but its
+    /// name, and the pod no named ports.
     pub fn new(namespace: &str, labels: &Labels) -> Identity {
-        let known = labels.iter().filter(|(key, _)| !IGNORED.contains(&&***key));
-        Identity { namespace: namespace.into(), labels: known.map(|(k, v)| (k.clone(), v.clone())).collect() }
+        let name = (NAMESPACE_NAME.into(), namespace.into());
+        Identity {
+            namespace: namespace.into(),
+            labels: lasting(labels, &BTreeSet::new()),
+            namespace_labels: Labels::from([name]),
+            ports: NamedPorts::new(),
+        }
+    }
+
+    /// Of a pod. `namespace`: None if it is not known. `named`: see [`named_by`].
+    pub fn of(pod: &Pod, namespace: Option<&Namespace>, named: &BTreeSet<Arc<str>>) -> Identity {
+        let mut identity = Identity::new(&pod.name.namespace, &Labels::new());
+        identity.labels = lasting(&pod.labels, named);
+        identity.namespace_labels.extend(namespace.iter().flat_map(|one| one.labels.clone()));
+        identity.ports.clone_from(&pod.ports);
+        identity
     }
 
     /// Whether a selector matches pods of this identity.
     pub(crate) fn is_one_of(&self, pods: &Pods) -> bool {
-        pods.namespace.as_ref().is_none_or(|namespace| *namespace == self.namespace)
-            && has_all(&self.labels, &pods.labels)
+        let is_there = match &pods.namespaces {
+            Namespaces::Any => true,
+            Namespaces::Named(name) => *name == self.namespace,
+            Namespaces::Selected(selector) => selector.matches(&self.namespace_labels),
+        };
+        is_there && pods.labels.matches(&self.labels)
     }
+}
+
+fn lasting(labels: &Labels, named: &BTreeSet<Arc<str>>) -> Labels {
+    let known = labels.iter().filter(|(key, _)| !IGNORED.contains(&&***key) || named.contains(*key));
+    known.map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+/// Labels by which these policies tell peers apart, though they usually do not count.
+pub fn named_by<'a>(policies: impl Iterator<Item = &'a Policy>) -> BTreeSet<Arc<str>> {
+    let rules = policies.flat_map(|policy| policy.rules.egress.iter().chain(&policy.rules.ingress));
+    let keys = rules.flat_map(|rule| &rule.peers).filter_map(|peer| match peer {
+        Peer::Pods(pods) => Some(pods.labels.keys()),
+        _ => None,
+    });
+    keys.flatten().filter(|key| IGNORED.contains(&&***key)).cloned().collect()
 }
 
 /// Numbers of identities. A number is never reused: tables may still contain it.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  documents of kind Policy   [`document`] -> [`rules::Policy`]
+//!  NetworkPolicies            [`network`] --'
 //!  pods and their labels      [`crate::pod`] -> [`identity::Identity`], a number for each set of labels
 //!      |
 //!  [`evaluate`]                  the outcome for a connection: the model that everything else is compared with
@@ -16,6 +17,8 @@
 pub mod document;
 pub mod evaluate;
 pub mod identity;
+pub mod network;
 pub mod plan;
 pub mod rules;
+pub mod selector;
 pub mod tables;

@@ -1,13 +1,13 @@
 //! Everything that has to be written: the identities of addresses, and the policies of each pod.
 
-use super::identity::{Identities, Identity, NODE};
-use super::rules::{Direction, Policy};
+use super::identity::{Identities, Identity, NODE, named_by};
+use super::rules::{Direction, Labels, NamedPorts, Policy};
 use super::tables::{Compiled, compile};
 use crate::address::Address;
 use crate::object::Name;
 use crate::pod::Pod;
 use crate::state::State;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// Says where its network namespace is found.
-    pub pod: Pod,
+    pub pod: Arc<Pod>,
     /// Shared by pods of one kind.
     pub compiled: Arc<Compiled>,
 }
@@ -42,14 +42,14 @@ pub struct Planned {
 pub fn plan(state: &State, known: &mut Identities, node: &BTreeSet<IpAddr>, is_here: impl Fn(&Pod) -> bool) -> Plan {
     let pods = state.pods();
     let identities = identities(state, &pods, known, node);
-    let mut selected: BTreeMap<(&str, &super::rules::Labels), Arc<Compiled>> = BTreeMap::new();
+    let mut selected: BTreeMap<(&str, &Labels, &NamedPorts), Arc<Compiled>> = BTreeMap::new();
     let mut planned = BTreeMap::new();
     for pod in pods.values().filter(|pod| is_here(pod)) {
         let of_its_kind = selected
-            .entry((&pod.name.namespace, &pod.labels))
-            .or_insert_with(|| Arc::new(compile(&policies_of(state, pod).collect::<Vec<_>>(), known)));
+            .entry((&pod.name.namespace, &pod.labels, &pod.ports))
+            .or_insert_with(|| Arc::new(compile(&policies_of(state, pod).collect::<Vec<_>>(), known, &pod.ports)));
         if Direction::BOTH.iter().any(|direction| *of_its_kind.defaults.at(*direction) != 0) {
-            planned.insert(pod.name.clone(), Planned { pod: pod.clone(), compiled: Arc::clone(of_its_kind) });
+            planned.insert(pod.name.clone(), Planned { pod: Arc::clone(pod), compiled: Arc::clone(of_its_kind) });
         }
     }
     Plan { identities, pods: planned }
@@ -62,21 +62,33 @@ pub fn policies_of<'a>(state: &'a State, pod: &Pod) -> impl Iterator<Item = &'a 
 
 /// Whether anything requires that the pod's connections go through its proxy.
 pub fn requires_proxy(state: &State, pod: &Pod) -> bool {
+    pod.requires_proxy || is_kind_to_be_proxied(state, pod)
+}
+
+/// Whether anything but the pod itself requires it.
+fn is_kind_to_be_proxied(state: &State, pod: &Pod) -> bool {
     let of_namespace = state.namespace(&pod.name.namespace).is_some_and(|namespace| namespace.requires_proxy);
-    pod.requires_proxy || of_namespace || policies_of(state, pod).any(|policy| policy.requires_proxy)
+    of_namespace || policies_of(state, pod).any(|policy| policy.requires_proxy)
 }
 
 /// An address that two pods claim has no identity until the conflict is over.
 fn identities(
     state: &State,
-    pods: &BTreeMap<Name, Pod>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
     known: &mut Identities,
     node: &BTreeSet<IpAddr>,
 ) -> BTreeMap<Address, Known> {
     let mut found: BTreeMap<Address, Option<Known>> = BTreeMap::new();
+    let named = named_by(state.policies());
+    // Pods of a kind share their labels, and there may be a hundred thousand pods of a thousand kinds.
+    let mut kinds: HashMap<(&str, *const Labels, &NamedPorts), Known> = HashMap::new();
     for pod in pods.values().filter(|pod| !pod.addresses.is_empty()) {
-        let identity = known.number(Identity::new(&pod.name.namespace, &pod.labels));
-        let its = Known { identity, requires_proxy: requires_proxy(state, pod) };
+        let kind = (&*pod.name.namespace, Arc::as_ptr(&pod.labels), &pod.ports);
+        let of_kind = kinds.entry(kind).or_insert_with(|| Known {
+            identity: known.number(Identity::of(pod, state.namespace(&pod.name.namespace), &named)),
+            requires_proxy: is_kind_to_be_proxied(state, pod),
+        });
+        let its = Known { requires_proxy: of_kind.requires_proxy || pod.requires_proxy, ..*of_kind };
         for address in &pod.addresses {
             let one = found.entry((*address).into()).or_insert(Some(its));
             *one = one.filter(|other| *other == its);

@@ -1,5 +1,8 @@
 //! Policies, as read from documents.
 
+pub use crate::labels::Labels;
+
+use super::selector::Selector;
 use crate::address::Protocol;
 use crate::name::Name;
 use ipnet::IpNet;
@@ -7,16 +10,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// As in Kubernetes: key and value, both texts.
-pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
+/// Ports of a pod's containers by name and protocol.
+pub type NamedPorts = BTreeMap<(Arc<str>, Protocol), u16>;
 
-/// A document of kind Policy, checked and with defaults filled in.
+/// A document of kind Policy, or a NetworkPolicy, checked and with defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// A policy selects pods of its own namespace.
     pub name: Name,
-    /// Selects pods that have all of these labels. Empty: every pod of the namespace.
-    pub select: Labels,
+    /// Selects pods by their labels. Empty: every pod of the namespace.
+    pub select: Selector,
     /// The action where no rule matches. None: as [`Policy::default_of`] says.
     pub defaults: BySide<Option<Action>>,
     /// The policy only counts and reports.
@@ -73,8 +76,19 @@ pub struct Rule {
     pub action: Action,
     /// The other end must be one of them. Empty: anybody.
     pub peers: Vec<Peer>,
-    /// The dialled port must be one of them. Empty: any port.
+    /// The dialled port must be one of them, or of `named`. Both empty: any port.
     pub ports: Vec<Ports>,
+    /// In NetworkPolicies only.
+    pub named: Vec<NamedPort>,
+}
+
+/// A port of the pod that accepts the connection, by its name there. No other address has such a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    /// TCP by default.
+    pub protocol: Protocol,
+    /// `name` of a container's port.
+    pub name: Arc<str>,
 }
 
 /// Whom a rule is about. Where a Service is dialled, the peer is the chosen backend.
@@ -93,13 +107,24 @@ pub enum Peer {
     Node,
 }
 
-/// Pods that have all of these labels.
+/// Pods of some namespaces, by their labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
-    /// None: any namespace.
-    pub namespace: Option<Arc<str>>,
-    /// Empty: every pod of the namespace.
-    pub labels: Labels,
+    /// Where they are.
+    pub namespaces: Namespaces,
+    /// Empty: every pod of these namespaces.
+    pub labels: Selector,
+}
+
+/// Some namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Namespaces {
+    /// All of them.
+    Any,
+    /// The one of this name.
+    Named(Arc<str>),
+    /// Those whose own labels match, in NetworkPolicies only.
+    Selected(Selector),
 }
 
 /// Ports from the first to the last, both included.
@@ -156,7 +181,7 @@ impl<T> BySide<T> {
 impl Policy {
     /// Whether the policy applies to a pod with these properties.
     pub fn selects(&self, namespace: &str, labels: &Labels) -> bool {
-        *self.name.namespace == *namespace && has_all(labels, &self.select)
+        *self.name.namespace == *namespace && self.select.matches(labels)
     }
 
     /// The default is `deny` if any rule allows: a list of allowed peers implies that others are denied.
@@ -175,11 +200,6 @@ impl Policy {
     pub fn concerns(&self, direction: Direction) -> bool {
         !self.rules.at(direction).is_empty() || self.default_of(direction) == Action::Deny
     }
-}
-
-/// Whether each of `wanted` is among `labels` with the same value. True if `wanted` is empty.
-pub(crate) fn has_all(labels: &Labels, wanted: &Labels) -> bool {
-    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
 impl fmt::Display for Direction {

@@ -1,7 +1,7 @@
 //! Policies as entries of the data plane's tables. Mirrors crates/bpf/src/policy.h.
 
-use super::identity::{self, Identities};
-use super::rules::{Action, BySide, Direction, OnDeny, Peer, Policy, Ports, Rule};
+use super::identity::{self, Identities, Identity};
+use super::rules::{Action, BySide, Direction, NamedPorts, OnDeny, Peer, Policy, Ports, Rule};
 use crate::address::Protocol;
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,8 +64,8 @@ pub struct Gate {
     pub port: u16,
 }
 
-/// Compiles policies for the identities that are known.
-pub fn compile(policies: &[&Policy], known: &Identities) -> Compiled {
+/// Compiles policies for the identities that are known. `own_ports`: of the pods that the policies select.
+pub fn compile(policies: &[&Policy], known: &Identities, own_ports: &NamedPorts) -> Compiled {
     let mut compiled = Compiled::default();
     let mut ranges: BTreeMap<Gate, Vec<(&Peer, u8)>> = BTreeMap::new();
     for direction in Direction::BOTH {
@@ -73,7 +73,10 @@ pub fn compile(policies: &[&Policy], known: &Identities) -> Compiled {
             *compiled.defaults.at_mut(direction) |= defaults(policy, direction);
             for rule in policy.rules.at(direction) {
                 let said = said(rule.action, policy);
-                for gate in gates(rule, direction) {
+                for (gate, identity) in dialled_by_name(rule, direction, known) {
+                    *compiled.entries.rules.entry(RuleKey { gate, identity }).or_default() |= said;
+                }
+                for gate in gates(rule, direction, own_ports) {
                     let numbers = numbers(rule, known);
                     numbers.into_iter().for_each(|identity| {
                         *compiled.entries.rules.entry(RuleKey { gate, identity }).or_default() |= said;
@@ -115,14 +118,41 @@ fn defaults(policy: &Policy, direction: Direction) -> u16 {
     u16::from(by_default) | by_name
 }
 
-fn gates(rule: &Rule, direction: Direction) -> Vec<Gate> {
-    if rule.ports.is_empty() {
+/// Named ports of the selected pods are numbers here. Those of peers differ from one peer to the other: see
+/// [`dialled_by_name`].
+fn gates(rule: &Rule, direction: Direction, own_ports: &NamedPorts) -> Vec<Gate> {
+    if rule.ports.is_empty() && rule.named.is_empty() {
         let every = [Some(Protocol::Tcp), Some(Protocol::Udp), None];
         return every.map(|protocol| Gate { direction, protocol, port: 0 }).into();
     }
     let numbers = |ports: &Ports| if ports.are_all() { 0..=0 } else { ports.first..=ports.last };
     let gate = |protocol, port| Gate { direction, protocol: Some(protocol), port };
-    rule.ports.iter().flat_map(|ports| numbers(ports).map(move |port| gate(ports.protocol, port))).collect()
+    let numbered = rule.ports.iter().flat_map(|ports| numbers(ports).map(move |port| gate(ports.protocol, port)));
+    let named = rule.named.iter().filter(|_| direction == Direction::Ingress).filter_map(|port| {
+        let number = own_ports.get(&(port.name.clone(), port.protocol))?;
+        Some(gate(port.protocol, *number))
+    });
+    numbered.chain(named).collect()
+}
+
+/// Outbound: each identity that the rule names, with the numbers that the rule's named ports have there.
+fn dialled_by_name<'a>(
+    rule: &'a Rule,
+    direction: Direction,
+    known: &'a Identities,
+) -> impl Iterator<Item = (Gate, u32)> + 'a {
+    let named = rule.named.iter().filter(move |_| direction == Direction::Egress);
+    named.flat_map(move |port| {
+        let peers = known.iter().filter(move |(who, _)| rule.peers.is_empty() || is_among(who, &rule.peers));
+        peers.filter_map(move |(who, identity)| {
+            let number = who.ports.get(&(port.name.clone(), port.protocol))?;
+            Some((Gate { direction, protocol: Some(port.protocol), port: *number }, identity))
+        })
+    })
+}
+
+fn is_among(who: &Identity, peers: &[Peer]) -> bool {
+    peers.iter().any(|peer| matches!(peer, Peer::Pods(pods) if who.is_one_of(pods)))
 }
 
 /// Numbers of all identities that the rule names; ranges are not among them.

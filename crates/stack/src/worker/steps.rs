@@ -242,7 +242,7 @@ impl Worker {
                 return Err(Box::new(Stage::Stranded(carried, cause, since)));
             }
             Err(error) => {
-                eprintln!("sidestep-stack: {}: {}", conn.subject.remote, chain(error));
+                tracing::error!("{}: {}", conn.subject.remote, chain(error));
                 true
             }
         };

@@ -1,7 +1,7 @@
 //! Services from an API server, and captured pods from a directory.
 
 use crate::agent::{Node, VIP, at, dial, server};
-use crate::cluster::{PORT, SERVICES, SLICES, Server, World, service, slice};
+use crate::api_server::{PORT, SERVICES, SLICES, Server, World, service, slice};
 use crate::yaml;
 use sidestep_testkit::greeter::{Greeter, INBOUND, ROOT, greeted};
 use std::net::SocketAddr;

@@ -8,4 +8,4 @@ mod example;
 mod explained;
 mod lives;
 mod sources;
-mod world;
+pub mod world;

@@ -6,7 +6,7 @@ use super::world::{PORTS, World, who};
 use sidestep_mesh::address::Protocol::{self, Tcp, Udp};
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, evaluate};
-use sidestep_mesh::policy::rules::{Direction, OnDeny};
+use sidestep_mesh::policy::rules::{Direction, NamedPorts, OnDeny};
 use std::net::SocketAddr;
 
 const WOULD_DENY: [&str; 2] = ["policy-would-deny-out", "policy-would-deny-in"];
@@ -21,7 +21,14 @@ fn evaluations(world: &World, [client, server]: [&Name; 2], to: SocketAddr, prot
         let (peer, who) = (world.address(peer, v6), who(&identity));
         evaluate(
             &world.policies_of(pod),
-            &Connection { direction, peer, who, protocol: Some(protocol), port: to.port() },
+            &Connection {
+                direction,
+                peer,
+                who,
+                protocol: Some(protocol),
+                port: to.port(),
+                own_ports: &NamedPorts::new(),
+            },
         )
     })
 }

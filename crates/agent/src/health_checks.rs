@@ -1,0 +1,192 @@
+//! Answers at the healthCheckNodePorts of Services, as kube-proxy does: a load balancer outside of the cluster sends connections only
+//! to nodes that have endpoints. Anybody may ask, so everything has a limit.
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use ipnet::IpNet;
+use serde_json::json;
+use sidestep_error::chain;
+use sidestep_mesh::object::Name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::AbortHandle;
+
+/// Connections at a time, at all ports together.
+const OPEN: usize = 128;
+/// From the connection to its end.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After a port could not be bound, or accept(2) has failed.
+const AGAIN: Duration = Duration::from_secs(5);
+/// In newer Kubernetes: how many endpoints the node has, for load balancers that weigh nodes.
+const WEIGHT: &str = "x-load-balancing-endpoint-weight";
+
+/// What is answered, by port.
+type Answers = BTreeMap<u16, Answer>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub service: Name,
+    /// Ready ones on this node.
+    pub endpoints: usize,
+}
+
+/// The thread that answers. Without changes it goes on with what it knows.
+pub struct HealthChecks {
+    answers: watch::Sender<Answers>,
+    known: BTreeMap<Name, (u16, usize)>,
+}
+
+impl HealthChecks {
+    /// `networks`: only at the node's addresses in these; empty: at all.
+    pub fn start(networks: Vec<IpNet>) -> HealthChecks {
+        let (answers, received) = watch::channel(Answers::new());
+        let work = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(serve(received, networks.into())),
+            Err(error) => tracing::error!("health checks of Services are not answered: {}", chain(&error)),
+        };
+        std::thread::Builder::new().name("health-checks".into()).spawn(work).expect("cannot start a thread");
+        HealthChecks { answers, known: BTreeMap::new() }
+    }
+
+    /// None: nobody asks for this Service.
+    pub fn set(&mut self, service: &Name, check: Option<(u16, usize)>) {
+        match check {
+            Some(check) => self.known.insert(service.clone(), check),
+            None => self.known.remove(service),
+        };
+    }
+
+    /// Call after changes.
+    pub fn publish(&self) {
+        let mut answers = Answers::new();
+        for (service, (port, endpoints)) in &self.known {
+            // The API server gives each port once. In files, the first Service has it.
+            answers.entry(*port).or_insert_with(|| Answer { service: service.clone(), endpoints: *endpoints });
+        }
+        self.answers.send_if_modified(|before| {
+            let is_new = *before != answers;
+            *before = answers;
+            is_new
+        });
+    }
+}
+
+/// Until the sender has gone.
+async fn serve(mut answers: watch::Receiver<Answers>, networks: Arc<[IpNet]>) {
+    let open = Arc::new(Semaphore::new(OPEN));
+    let mut listening: BTreeMap<u16, AbortHandle> = BTreeMap::new();
+    loop {
+        let wanted: BTreeSet<u16> = answers.borrow_and_update().keys().copied().collect();
+        listening.retain(|port, task| {
+            let stays = wanted.contains(port);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        let mut all = true;
+        for port in wanted.into_iter().filter(|port| !listening.contains_key(port)).collect::<Vec<_>>() {
+            match bind(port).await {
+                Ok(listener) => {
+                    let port = Port { port, answers: answers.clone(), networks: networks.clone(), open: open.clone() };
+                    listening.insert(port.port, tokio::spawn(port.accept(listener)).abort_handle());
+                }
+                Err(error) => {
+                    all = false;
+                    let why = chain(&error);
+                    tracing::warn!("healthCheckNodePort {port} is not answered: does a kube-proxy run here? {why}");
+                }
+            }
+        }
+        let changed =
+            if all { Ok(answers.changed().await) } else { tokio::time::timeout(AGAIN, answers.changed()).await };
+        if let Ok(Err(_gone)) = changed {
+            return;
+        }
+    }
+}
+
+/// For both families, or for IPv4 where there is no other.
+async fn bind(port: u16) -> io::Result<TcpListener> {
+    match TcpListener::bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)).await {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error()) => {
+            TcpListener::bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)).await
+        }
+        bound => bound,
+    }
+}
+
+#[derive(Clone)]
+struct Port {
+    port: u16,
+    answers: watch::Receiver<Answers>,
+    networks: Arc<[IpNet]>,
+    open: Arc<Semaphore>,
+}
+
+impl Port {
+    async fn accept(self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) if self.is_served(&stream) => {
+                    // Beyond the limit the connection is closed.
+                    let Ok(permit) = self.open.clone().try_acquire_owned() else { continue };
+                    let port = self.clone();
+                    tokio::spawn(async move {
+                        let _ = tokio::time::timeout(PATIENCE, port.answer(stream)).await;
+                        drop(permit);
+                    });
+                }
+                Ok(_) => {}
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+
+    fn is_served(&self, stream: &TcpStream) -> bool {
+        let own = stream.local_addr().map(|address| address.ip().to_canonical());
+        let is_in = |ip: &std::net::IpAddr| self.networks.iter().any(|network| network.contains(ip));
+        self.networks.is_empty() || own.is_ok_and(|ip| is_in(&ip))
+    }
+
+    async fn answer(&self, stream: TcpStream) {
+        let answer = service_fn(|_: Request<Incoming>| async { Ok::<_, Infallible>(self.said()) });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(8192).keep_alive(false);
+        if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
+            tracing::debug!("a health check came to nothing: {}", chain(&error));
+        }
+    }
+
+    /// The fields are kube-proxy's.
+    fn said(&self) -> Response<Full<Bytes>> {
+        let answer = self.answers.borrow().get(&self.port).cloned();
+        let Some(Answer { service, endpoints }) = answer else {
+            let mut gone = Response::new(Full::default());
+            *gone.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            return gone;
+        };
+        let body = json!({
+            "service": {"namespace": &*service.namespace, "name": &*service.name},
+            "localEndpoints": endpoints,
+            "serviceProxyHealthy": true,
+        });
+        let mut said = Response::new(Full::new(format!("{body:#}").into()));
+        *said.status_mut() = if endpoints > 0 { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        said.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        said.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        said.headers_mut().insert(WEIGHT, HeaderValue::from(endpoints));
+        said
+    }
+}

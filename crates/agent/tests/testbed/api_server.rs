@@ -1,0 +1,272 @@
+//! A simulated API server: it lists in pages and watches, forgets its history, dies and comes back. tests/kube uses the real one.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, patch, post};
+use futures_util::stream;
+use serde_json::{Value, json};
+use sidestep_testkit::{Namespace, Pod};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// Objects of all kinds, and the history of their changes.
+pub struct World {
+    inner: Mutex<Inner>,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// {kind, name} -> object
+    objects: BTreeMap<(&'static str, String), Value>,
+    events: Vec<Event>,
+    /// Changes before this version are forgotten.
+    oldest: u64,
+    /// Kinds that the client may not read.
+    refused: BTreeSet<&'static str>,
+    /// Kinds that are answered after a delay.
+    slow: BTreeSet<&'static str>,
+    /// {kind, field selector} of lists
+    selectors: BTreeSet<(&'static str, String)>,
+}
+
+#[derive(Clone)]
+struct Event {
+    version: u64,
+    kind: &'static str,
+    line: String,
+}
+
+pub const SERVICES: &str = "services";
+pub const SLICES: &str = "endpointslices";
+pub const NODES: &str = "nodes";
+pub const PODS: &str = "pods";
+pub const NAMESPACES: &str = "namespaces";
+pub const NETWORK_POLICIES: &str = "networkpolicies";
+/// Kubernetes Events, which the agent writes.
+pub const EVENTS: &str = "events";
+
+impl World {
+    pub fn new() -> Arc<World> {
+        Arc::new(World { inner: Mutex::default(), version: watch::Sender::new(1) })
+    }
+
+    pub fn put(&self, kind: &'static str, mut object: Value) {
+        let name = object["metadata"]["name"].as_str().unwrap().to_string();
+        let mut inner = self.inner.lock().unwrap();
+        let version = *self.version.borrow() + 1;
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        let what = if inner.objects.contains_key(&(kind, name.clone())) { "MODIFIED" } else { "ADDED" };
+        inner.happen(version, kind, what, &object);
+        inner.objects.insert((kind, name), object);
+        self.version.send_replace(version);
+    }
+
+    pub fn delete(&self, kind: &'static str, name: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        let version = *self.version.borrow() + 1;
+        let mut object = inner.objects.remove(&(kind, name.to_string())).expect("it is there");
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        inner.happen(version, kind, "DELETED", &object);
+        self.version.send_replace(version);
+    }
+
+    pub fn refuse(&self, kind: &'static str, refused: bool) {
+        let mut inner = self.inner.lock().unwrap();
+        if refused {
+            inner.refused.insert(kind)
+        } else {
+            inner.refused.remove(kind)
+        };
+    }
+
+    /// Forgets the history: watchers that reconnect are told to list again.
+    pub fn forget(&self) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.oldest = *self.version.borrow();
+        inner.events.clear();
+    }
+
+    /// Kinds that are answered after a delay.
+    pub fn slow(&self, kind: &'static str) {
+        self.inner.lock().unwrap().slow.insert(kind);
+    }
+
+    /// All objects of a kind.
+    pub fn all(&self, kind: &'static str) -> Vec<Value> {
+        let inner = self.inner.lock().unwrap();
+        inner.objects.iter().filter(|((k, _), _)| *k == kind).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The selectors of all lists so far.
+    pub fn selectors(&self) -> BTreeSet<(&'static str, String)> {
+        self.inner.lock().unwrap().selectors.clone()
+    }
+
+    /// A page: `continue` is the name of the last object of the page before.
+    fn list(&self, kind: &'static str, query: &HashMap<String, String>) -> Value {
+        let mut inner = self.inner.lock().unwrap();
+        inner.selectors.insert((kind, query.get("fieldSelector").cloned().unwrap_or_default()));
+        let limit = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
+        let after = query.get("continue").cloned().unwrap_or_default();
+        let all =
+            inner.objects.iter().filter(|((k, name), object)| *k == kind && *name > after && is_listed(object, query));
+        let items: Vec<_> = all.take(limit).map(|(_, object)| object).collect();
+        let last = items
+            .last()
+            .filter(|_| items.len() == limit)
+            .map_or("", |object| object["metadata"]["name"].as_str().unwrap());
+        json!({"metadata": {"resourceVersion": self.version.borrow().to_string(), "continue": last}, "items": items})
+    }
+
+    /// The changes since a version, one on each line.
+    fn since(&self, kind: &'static str, version: u64) -> (u64, String) {
+        let inner = self.inner.lock().unwrap();
+        let now = *self.version.borrow();
+        if version < inner.oldest {
+            let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410,
+                              "reason": "Expired", "message": "too old resource version", "metadata": {}});
+            return (now, json!({"type": "ERROR", "object": gone}).to_string() + "\n");
+        }
+        (now, inner.events.iter().filter(|e| e.kind == kind && e.version > version).map(|e| e.line.clone()).collect())
+    }
+}
+
+impl Inner {
+    fn happen(&mut self, version: u64, kind: &'static str, what: &str, object: &Value) {
+        let line = json!({"type": what, "object": object}).to_string() + "\n";
+        self.events.push(Event { version, kind, line });
+    }
+}
+
+/// As far as the agent selects: pods that have not ended.
+fn is_listed(object: &Value, query: &HashMap<String, String>) -> bool {
+    let selector = query.get("fieldSelector").map_or("", String::as_str);
+    !selector.contains("status.phase!=Succeeded") || object["status"]["phase"] != "Succeeded"
+}
+
+async fn answer(
+    State(world): State<Arc<World>>,
+    Path(kind): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    let kind = [SERVICES, SLICES, NODES, PODS, NAMESPACES, NETWORK_POLICIES]
+        .into_iter()
+        .find(|known| *known == kind)
+        .expect("a kind that is watched");
+    if world.inner.lock().unwrap().refused.contains(kind) {
+        return forbidden(kind);
+    }
+    if world.inner.lock().unwrap().slow.contains(kind) {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    if !query.contains_key("watch") {
+        return world.list(kind, &query).to_string().into_response();
+    }
+    let from = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
+    let changes = world.version.subscribe();
+    let lines = stream::unfold((world, from, changes), move |(world, from, mut changes)| async move {
+        loop {
+            let (now, lines) = world.since(kind, from);
+            if !lines.is_empty() {
+                return Some((Ok::<_, Infallible>(lines), (world, now, changes)));
+            }
+            changes.changed().await.ok()?;
+        }
+    });
+    Body::from_stream(lines).into_response()
+}
+
+fn forbidden(kind: &str) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                        "reason": "Forbidden", "metadata": {},
+                        "message": format!("{kind} is forbidden: User \"agent\" cannot list resource \"{kind}\"")});
+    (StatusCode::FORBIDDEN, status.to_string()).into_response()
+}
+
+/// One object, whatever its namespace.
+async fn one(State(world): State<Arc<World>>, Path((_, kind, name)): Path<(String, String, String)>) -> Response {
+    let inner = world.inner.lock().unwrap();
+    if inner.refused.contains(kind.as_str()) {
+        return forbidden(&kind);
+    }
+    match inner.objects.iter().find(|((known, called), _)| *known == kind && *called == name) {
+        Some((_, object)) => object.to_string().into_response(),
+        None => {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+                                "reason": "NotFound", "metadata": {}, "message": format!("{kind} \"{name}\" not found")});
+            (StatusCode::NOT_FOUND, status.to_string()).into_response()
+        }
+    }
+}
+
+/// An Event is created.
+async fn create(State(world): State<Arc<World>>, body: String) -> Response {
+    if world.inner.lock().unwrap().refused.contains(EVENTS) {
+        return forbidden(EVENTS);
+    }
+    world.put(EVENTS, serde_json::from_str(&body).unwrap());
+    body.into_response()
+}
+
+/// An Event happens again.
+async fn merge(State(world): State<Arc<World>>, Path((_, name)): Path<(String, String)>, body: String) -> Response {
+    assert!(world.all(EVENTS).iter().any(|event| event["metadata"]["name"] == name.as_str()), "there is no {name}");
+    world.put(EVENTS, serde_json::from_str(&body).unwrap());
+    body.into_response()
+}
+
+/// The server of a world. On drop it dies with all its connections.
+pub struct Server {
+    runtime: Option<Runtime>,
+}
+
+pub const PORT: u16 = 8001;
+
+impl Server {
+    pub fn start(world: &Arc<World>, place: &Namespace) -> Server {
+        Server::start_at(world, place, PORT)
+    }
+
+    pub fn start_at(world: &Arc<World>, place: &Namespace, port: u16) -> Server {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = place.run(|| std::net::TcpListener::bind(("127.0.0.1", port)).unwrap());
+        listener.set_nonblocking(true).unwrap();
+        let routes = Router::new()
+            .route("/api/v1/{kind}", get(answer))
+            .route("/api/v1/namespaces/{namespace}/{kind}/{name}", get(one))
+            .route("/apis/discovery.k8s.io/v1/{kind}", get(answer))
+            .route("/apis/networking.k8s.io/v1/{kind}", get(answer))
+            .route("/apis/events.k8s.io/v1/namespaces/{namespace}/events", post(create))
+            .route("/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}", patch(merge))
+            .with_state(world.clone());
+        runtime.spawn(async move { axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), routes).await });
+        Server { runtime: Some(runtime) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().shutdown_timeout(Duration::from_secs(5));
+    }
+}
+
+pub fn service(name: &str, ip: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+           "spec": {"clusterIPs": [ip], "ports": [{"port": 80, "protocol": "TCP"}]}})
+}
+
+pub fn slice<'a>(name: &str, pods: impl IntoIterator<Item = &'a Pod>) -> Value {
+    let endpoint = |pod: &Pod| json!({"addresses": [pod.v4.to_string()], "hints": {"forZones": [{"name": "east"}]}});
+    let endpoints: Vec<_> = pods.into_iter().map(endpoint).collect();
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+           "metadata": {"name": format!("{name}-1"), "namespace": "default", "labels": {"kubernetes.io/service-name": name}},
+           "ports": [{"port": 8080, "protocol": "TCP"}], "endpoints": endpoints})
+}
