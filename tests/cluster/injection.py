@@ -10,7 +10,7 @@ from testkit.report import Report
 PORT = 6379
 # The sidecar is another user than the application.
 SERVER_USER, CLIENT_USER = 1000, 1337
-REQUESTS = 20_000
+REQUESTS = 100_000
 # Of each kind, over several connections: so many that those before the rings do not count on a busy machine.
 BENCHMARK_REQUESTS = 200_000
 END_SECONDS = 60
