@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo demo-hosts test test-all test-kube lint bench bench-splice results compat fuzz clean
+.PHONY: all demo demo-hosts test test-all test-kube lint bench bench-splice results compat fuzz deb image manifests clean
 
 all:
 	cargo build --release
@@ -99,6 +99,22 @@ fuzz:
 		for target in fuzz/fuzz_targets/*.rs; do \
 			cargo +nightly fuzz run $$(basename $$target .rs) -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done; \
 	else echo "fuzz: cargo-fuzz is not installed; the same targets run briefly by cargo test"; fi
+
+# What is shipped (docs/install.md): Debian packages in target/deb, an image in target/image, plain manifests made from the chart.
+shipped = -p sidestep-cli -p sidestep-broker -p sidestep-preload -p sidestep-agent -p sidestep-stack
+deb:
+	tools/install-deps package
+	cargo build --release $(shipped)
+	tools/package deb $(ARGS)
+
+image:
+	tools/install-deps package
+	cargo build --release $(shipped)
+	tools/package image $(ARGS)
+
+manifests:
+	tools/install-deps chart
+	tools/package manifests
 
 clean:
 	cargo clean

@@ -12,7 +12,8 @@
 //!
 //! One thread owns all state and the tables of Services; all others send it messages.
 //!
-//! `sidestep splice` is here as well ([`splice`]), since only this program is built with the kernel half.
+//! `sidestep splice` is here as well ([`splice`]), since only this program is built with the kernel half, and `rollout`
+//! ([`rollout`]), by which the chart is uninstalled, since only this program is built with a client of the API server.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -43,6 +44,7 @@ mod privileges;
 mod questions;
 mod reclaimer;
 mod report;
+mod rollout;
 mod run;
 mod settings;
 mod signals;
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
     let (name, done) = match words.peek() {
         Some(first) if first == capture::COMMAND => (capture::COMMAND, capture::run(words).map_err(Into::into)),
+        Some(first) if first == rollout::COMMAND => (rollout::COMMAND, rollout::run(words).map_err(Into::into)),
         Some(first) if first == splice::COMMAND => (splice::COMMAND, splice::run(words).map_err(Into::into)),
         _ => ("agent", agent()),
     };

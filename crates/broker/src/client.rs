@@ -129,8 +129,15 @@ pub struct Operator(Client);
 impl Operator {
     /// Connects to the operator's socket of the broker whose members use this address.
     pub fn connect(address: &Address) -> Result<Operator, ClientError> {
-        let Client { address, broker_uid, .. } = Client::connect(address)?;
-        match operator::find(&address, broker_uid) {
+        let client = Client::connect(address)?;
+        let found = operator::find(&client.address, client.broker_uid).or_else(|| {
+            // A service manager may start the broker just now. A broker that answers has its operator's socket; any other answer
+            // leaves things as they are.
+            let _ = client.stay();
+            operator::find(&client.address, client.broker_uid)
+        });
+        let Client { address, broker_uid, .. } = client;
+        match found {
             Some(socket) => Ok(Operator(Client { socket, address, broker_uid })),
             None if [0, broker_uid].contains(&rustix::process::geteuid().as_raw()) => {
                 Err(ClientError::NoOperator { at: address, uid: broker_uid })

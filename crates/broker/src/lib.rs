@@ -16,7 +16,7 @@
 //!                                                             room      how much of a member its peers may take
 //! config    the TOML file       users  who may share memory   counted  descriptors that count for a domain
 //! operator  the socket for status, detach and attach          memory   the memory of a link, as a file
-//! client    the other end, for the command line
+//! client    the other end, for the command line               inherited  the members' socket from a service manager
 //! ```
 #![deny(unsafe_code)]
 
@@ -29,6 +29,8 @@ pub mod config;
 mod counted;
 pub mod diag;
 pub mod domain;
+pub mod host_cgroups;
+pub mod inherited;
 mod link;
 pub mod listen;
 pub mod matching;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Most connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
+pub(crate) const BACKLOG: i32 = 1024;
 
 /// Where the broker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +99,11 @@ impl Listener {
     /// A listener at a path that nobody else uses, so without a lock.
     pub fn at_path(socket: OwnedFd, path: PathBuf) -> Listener {
         Listener { socket, path: Some(path), _lock: None }
+    }
+
+    /// A socket that a service manager holds, too. Its path and the path's mode are the manager's.
+    pub(crate) fn of_manager(socket: OwnedFd) -> Listener {
+        Listener { socket, path: None, _lock: None }
     }
 
     /// Sets whether other users may connect: the mode of a path. Abstract names have none.

@@ -8,6 +8,8 @@ use clap::Parser;
 use rustix::fd::OwnedFd;
 use sidestep_broker::broker::Settings;
 use sidestep_broker::config::{Config, ConfigError};
+use sidestep_broker::host_cgroups::{self, HostCgroupsError};
+use sidestep_broker::inherited::{self, InheritedError};
 use sidestep_broker::listen::{Address, ListenError, listen};
 use sidestep_broker::operator;
 use sidestep_broker::server::{self, Reload, Server, Signals};
@@ -29,7 +31,8 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Args {
-    /// The address at which to listen: @name (abstract), or an absolute path [default: @sidestep-UID]
+    /// The address at which to listen: @name (abstract), or an absolute path [default: the socket of a socket unit, else
+    /// @sidestep-UID]
     #[arg(long, value_name = "ADDRESS", env = sidestep_abi::env::BROKER)]
     address: Option<Address>,
     /// Read this configuration file (allow-list of users, cross-namespaces)
@@ -41,6 +44,9 @@ struct Args {
     /// How the broker logs, on standard error
     #[arg(long, value_enum, default_value_t)]
     log_format: Format,
+    /// In a container: enter the cgroup namespace of process 1, so that pods and services are known by their cgroups
+    #[arg(long)]
+    host_cgroups: bool,
     /// Write the line `ready` to this inherited descriptor once connections are accepted
     #[arg(long, value_name = "N")]
     ready_fd: Option<u32>,
@@ -77,6 +83,10 @@ enum Error {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
+    Inherited(#[from] InheritedError),
+    #[error(transparent)]
+    HostCgroups(#[from] HostCgroupsError),
+    #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("cannot handle signals")]
     Signals(#[source] io::Error),
@@ -89,10 +99,19 @@ enum Error {
 }
 
 fn serve(args: &Args) -> Result<(), Error> {
-    let address = args.address.clone().unwrap_or_else(Address::of_this_user);
+    let passed = inherited::take(args.address.as_ref())?;
+    if args.host_cgroups {
+        host_cgroups::enter()?;
+    }
     let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     let trust = Trust::of_this_process(config.rules);
-    let listener = listen(&address, trust.has_guests())?;
+    let (listener, address) = match passed {
+        Some(passed) => passed,
+        None => {
+            let address = args.address.clone().unwrap_or_else(Address::of_this_user);
+            (listen(&address, trust.has_guests())?, address)
+        }
+    };
     // Without the operator's socket, connections are still upgraded.
     let operators = operator::listen(&address).inspect_err(|error| tracing::warn!("warning: {}", chain(error))).ok();
     server::raise_fd_limit();

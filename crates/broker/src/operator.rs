@@ -64,6 +64,18 @@ pub fn is_private(directory: &Path, uid: u32) -> bool {
     stat.is_ok_and(|stat| stat.st_uid == uid && stat.st_mode & 0o077 == 0)
 }
 
+/// Makes a directory of ours private that others may enter: the kubelet makes directories of the host so. If others may write to it,
+/// what is in it may be theirs, and it is refused.
+fn make_private(directory: &Path, uid: u32) -> Result<(), Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&opened)?;
+    if stat.st_uid != uid || stat.st_mode & 0o022 != 0 {
+        return Err(Errno::PERM);
+    }
+    if stat.st_mode & 0o077 == 0 { Ok(()) } else { rustix::fs::fchmod(&opened, Mode::RWXU) }
+}
+
 /// No directory is suitable for the operator's socket: the directories that were tried, each with its error.
 #[derive(Debug, thiserror::Error)]
 #[error("no socket for `sidestep status` and `sidestep detach` ({})", listed(.0))]
@@ -91,9 +103,7 @@ fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> 
         Ok(()) | Err(Errno::EXIST) => {}
         Err(e) => return Err(e),
     }
-    if !is_private(directory, uid) {
-        return Err(Errno::PERM);
-    }
+    make_private(directory, uid)?;
     remove_stale(directory);
     // The socket gets its final name only when it listens. So a socket that does not listen under such a name is stale.
     let (path, new) = (directory.join(name), directory.join(format!(".{}-{name}", std::process::id())));
@@ -172,12 +182,15 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let (open, link) = (dir.path().join("open"), dir.path().join("link"));
         std::fs::create_dir(&open).expect("mkdir");
-        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o750)).expect("chmod");
-        assert_eq!(listen_in(&open, uid, "x").err(), Some(Errno::PERM));
-        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o700)).expect("chmod");
-        assert!(!is_private(&open, uid + 1), "somebody else's");
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o770)).expect("chmod");
+        assert_eq!(listen_in(&open, uid, "x").err(), Some(Errno::PERM), "others may have written to it");
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).expect("chmod");
+        assert!(!is_private(&open, uid), "others may enter it");
+        drop(listen_in(&open, uid, "x").expect("it is made private"));
+        assert!(is_private(&open, uid) && !is_private(&open, uid + 1), "ours, and nobody else's");
         std::os::unix::fs::symlink("open", &link).expect("symlink");
-        assert_eq!(listen_in(&link, uid, "x").err(), Some(Errno::PERM), "led elsewhere");
+        let led_elsewhere = [Some(Errno::LOOP), Some(Errno::NOTDIR)];
+        assert!(led_elsewhere.contains(&listen_in(&link, uid, "x").err()));
         let listener = listen_in(&open, uid, "x").expect("private");
         connect(&open.join("x")).expect("it listens");
         drop(listener);

@@ -1,13 +1,12 @@
 //! Command-line options and their help.
 
+pub use crate::endpoints::{AgentSocket, Broker, connection};
 use clap::{Parser, Subcommand};
-use sidestep_abi::env;
 use sidestep_agent_api::DEFAULT_SOCKET;
 use sidestep_broker::broker::hold::Scope;
-use sidestep_broker::listen::Address;
 use sidestep_broker::settings::{IoUring, RingSize, Spin, UpgradeAfter};
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// The hidden command that the doctor's trial runs under the library.
@@ -48,6 +47,8 @@ pub enum Command {
     #[command(subcommand)]
     Policy(Policy),
     Explain(Explain),
+    Bugreport(Bugreport),
+    Completions(Completions),
     /// Part of the doctor's trial
     #[command(name = TALK_TO_YOURSELF, hide = true)]
     Talk,
@@ -70,7 +71,8 @@ Examples:
   sidestep stack --device eth0             carry connections to other hosts in user space, too
   sidestep splice --port 5432              splice local connections to this port, in the kernel
 
-  sidestep lab run demo --quick            measure whether Sidestep helps on this machine, and how much";
+  sidestep lab run demo --quick            measure whether Sidestep helps on this machine, and how much
+  sidestep bugreport                       one file with what a bug report needs";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -129,6 +131,9 @@ pub struct Status {
     /// Print metrics in the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub metrics: bool,
+    /// With --metrics: serve them at http://ADDRESS/metrics, until the process is ended
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "metrics")]
+    pub serve: Option<SocketAddr>,
     #[command(flatten)]
     pub broker: Broker,
 }
@@ -314,29 +319,43 @@ pub struct Explain {
     pub broker: Broker,
 }
 
-/// The agent to query, and how to print its answer.
+const BUGREPORT_EXAMPLES: &str = "\
+Examples:
+  sidestep bugreport --list                      what a report contains; nothing is written
+  sudo sidestep bugreport --address /run/sidestep/broker --output report.tar.gz";
+
+/// Write a file for a bug report: versions, kernel, doctor, status, the agent's checks, metrics
+///
+/// Says first what the file contains. What cannot be had is left out, and the file says why.
 #[derive(clap::Args)]
-pub struct AgentSocket {
+#[command(after_help = BUGREPORT_EXAMPLES)]
+pub struct Bugreport {
+    /// The file, which must not exist yet [default: sidestep-bugreport-TIME.tar.gz]
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Only say what the file would contain
+    #[arg(long)]
+    pub list: bool,
     /// The agent's socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
-    /// Print JSON with stable field names, and with names in full (a table is cut to the terminal's width)
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub broker: Broker,
 }
 
-/// Which broker to talk to.
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  sidestep completions bash > ~/.local/share/bash-completion/completions/sidestep
+  sidestep completions zsh > \"${fpath[1]}/_sidestep\"
+  sidestep completions fish > ~/.config/fish/completions/sidestep.fish";
+
+/// Print a script that completes this command line in a shell
 #[derive(clap::Args)]
-pub struct Broker {
-    /// The broker's address: @name, or an absolute path [default: @sidestep-UID]
-    #[arg(long, value_name = "ADDRESS", env = env::BROKER)]
-    pub address: Option<Address>,
-}
-
-impl Broker {
-    pub fn address(&self) -> Address {
-        self.address.clone().unwrap_or_else(Address::of_this_user)
-    }
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
 }
 
 impl Hold {
@@ -349,17 +368,6 @@ impl Hold {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected LINK.SLOT, such as 3.17, as `sidestep status` prints it")]
-pub struct NoConnection;
-
-/// `LINK.SLOT`
-pub fn connection(text: &str) -> Result<Scope, NoConnection> {
-    let parsed = text.split_once('.').and_then(|(link, slot)| Some((link.parse().ok()?, slot.parse().ok()?)));
-    let (link, slot) = parsed.ok_or(NoConnection)?;
-    Ok(Scope::Connection { link, slot })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,13 +376,5 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn connections_are_named_as_status_prints_them() {
-        assert_eq!(connection("3.17"), Ok(Scope::Connection { link: 3, slot: 17 }));
-        for bad in ["", "3", "3.", ".17", "3.x", "-1.2"] {
-            assert!(connection(bad).is_err(), "{bad}");
-        }
     }
 }

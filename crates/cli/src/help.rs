@@ -9,8 +9,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["agent", "capture", "splice", "service", "policy"],
     ),
     ("Connections to other hosts, in user space", &["stack"]),
-    ("Diagnosis and measurement", &["doctor", "explain", "lab"]),
-    ("Help", &["help"]),
+    ("Diagnosis and measurement", &["doctor", "explain", "lab", "bugreport"]),
+    ("Help", &["completions", "help"]),
 ];
 
 /// The command line with its commands in groups.
@@ -25,7 +25,7 @@ pub fn grouped(mut command: Command) -> Command {
 fn group(command: &Command, title: &str, names: &[&str]) -> String {
     let line = |name: &&str| {
         let about = command.find_subcommand(name).and_then(|one| one.get_about()).map(ToString::to_string);
-        format!("  {name:<8} {}\n", about.unwrap_or_default())
+        format!("  {name:<11} {}\n", about.unwrap_or_default())
     };
     format!("{title}:\n{}\n", names.iter().map(line).collect::<String>())
 }

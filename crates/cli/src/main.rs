@@ -3,10 +3,13 @@
 
 mod agent;
 mod args;
+mod bugreport;
 mod carrier;
+mod completions;
 mod daemon;
 mod destination;
 mod doctor;
+mod endpoints;
 mod explain;
 mod help;
 mod hold;
@@ -16,6 +19,7 @@ mod metrics;
 mod policy;
 mod reasons;
 mod run;
+mod serve;
 mod service;
 mod show;
 mod stack;
@@ -46,6 +50,8 @@ fn main() -> ExitCode {
         Command::Service(args) => service::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Bugreport(args) => bugreport::bugreport(&args),
+        Command::Completions(args) => completions::print(&args),
     };
     match result {
         Ok(code) => code,

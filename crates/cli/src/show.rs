@@ -4,14 +4,21 @@ use crate::Failure;
 use crate::args;
 use crate::metrics;
 use crate::reasons::meaning;
+use crate::serve;
 use crate::table::{Table, bytes};
-use sidestep_broker::client::Operator;
+use sidestep_broker::client::{ClientError, Operator};
+use sidestep_broker::listen::Address;
 use sidestep_broker::status::{Connection, Direction, Link, Process, Reasons, Stack, Status, Strangers};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
-    let operator = Operator::connect(&args.broker.address()).map_err(Failure::new)?;
-    let status = operator.status().map_err(Failure::new)?;
+    if let Some(at) = args.serve {
+        let broker = args.broker.address();
+        let metrics = move || ask(&broker).map(|status| metrics::text(&status));
+        serve::serve(at, Arc::new(metrics)).map_err(Failure::new)?;
+    }
+    let status = ask(&args.broker.address()).map_err(Failure::new)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status).map_err(Failure::new)?);
     } else if args.metrics {
@@ -20,6 +27,10 @@ pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
         print!("{}", text(&status));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn ask(broker: &Address) -> Result<Status, ClientError> {
+    Operator::connect(broker)?.status()
 }
 
 fn text(status: &Status) -> String {

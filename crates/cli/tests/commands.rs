@@ -36,6 +36,41 @@ fn the_status_has_a_table_and_json() {
 }
 
 #[test]
+fn metrics_are_served_to_many_and_to_those_who_come_after_silent_ones() {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["run", "true"]).code, Some(0));
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port");
+    let mut server = sandbox.command(&["status", "--metrics", "--serve", &port.to_string()]);
+    let mut server = server.spawn().expect("spawn");
+    let connect = || {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            match TcpStream::connect(port) {
+                Ok(stream) => return stream,
+                Err(e) => assert!(std::time::Instant::now() < deadline, "{e}"),
+            }
+        }
+    };
+    // As many as are served at a time, and silent: the next one is turned away until their time is over.
+    let silent: Vec<_> = (0..16).map(|_| connect()).collect();
+    let ask = || {
+        let mut stream = connect();
+        // A connection that is turned away may be reset.
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8(bytes).expect("text")
+    };
+    let began = std::time::Instant::now();
+    let answer = std::iter::repeat_with(ask).find(|text| !text.is_empty() || began.elapsed().as_secs() > 20);
+    server.kill().and_then(|()| server.wait()).expect("it ran");
+    drop(silent);
+    assert!(answer.expect("an answer").contains("sidestep_processes 0"));
+}
+
+#[test]
 fn everything_is_detached_until_attached() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.run(&["run", "true"]).code, Some(0));

@@ -1,0 +1,164 @@
+{{- define "sidestep.agent" -}}
+- name: agent
+  {{- include "sidestep.container" . | nindent 2 }}
+  command:
+    - /usr/bin/sidestep-agent
+    - --in-cluster
+    - --node-name=$(NODE_NAME)
+    - --cgroup=/host/cgroup
+    - --pins={{ .Values.hostPaths.bpf }}/sidestep
+    - --socket={{ .Values.hostPaths.run }}/agent.sock
+    - --metrics={{ include "sidestep.metricsAddress" . }}:{{ .Values.metrics.port }}
+    {{- if .Values.agent.documents }}
+    - --captures=/etc/sidestep/captures
+    {{- end }}
+    {{- if .Values.cni.enabled }}
+    - --admissions={{ .Values.hostPaths.run }}/admissions
+    {{- end }}
+    {{- if .Values.agent.networkPolicies }}
+    - --network-policies
+    {{- end }}
+    {{- if .Values.agent.watch }}
+    - --watch
+    {{- end }}
+    {{- if .Values.agent.arm }}
+    - --arm
+    {{- end }}
+    {{- with .Values.agent.exempt }}
+    - --exempt={{ join "," . }}
+    {{- end }}
+    {{- with .Values.agent.nodePortAddresses }}
+    - --node-port-addresses={{ join "," . }}
+    {{- end }}
+    {{- range .Values.agent.extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+  env:
+    - name: NODE_NAME
+      valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+    - name: HOST_IP
+      valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+    - name: RUST_LOG
+      value: {{ .Values.agent.log | quote }}
+    {{- with .Values.agent.apiServer.host }}
+    - name: KUBERNETES_SERVICE_HOST
+      value: {{ . | quote }}
+    - name: KUBERNETES_SERVICE_PORT
+      value: {{ $.Values.agent.apiServer.port | quote }}
+    {{- end }}
+  ports:
+    - {name: metrics, containerPort: {{ .Values.metrics.port }}, hostPort: {{ .Values.metrics.port }}}
+  livenessProbe:
+    httpGet: {path: /healthz, port: metrics{{ include "sidestep.probeHost" . }}}
+    periodSeconds: 10
+    failureThreshold: 6
+  readinessProbe:
+    httpGet: {path: /readyz, port: metrics{{ include "sidestep.probeHost" . }}}
+    periodSeconds: 5
+  # Those of sidestep-agent.service; sidestep-agent(8) says what each is for.
+  securityContext: {{- include "sidestep.rights" (list "BPF" "NET_ADMIN" "NET_BROADCAST" "PERFMON" "SYS_ADMIN" "SYS_PTRACE") | nindent 4 }}
+  resources: {{- toYaml .Values.agent.resources | nindent 4 }}
+  volumeMounts:
+    - {name: bpf, mountPath: {{ .Values.hostPaths.bpf }}}
+    - {name: cgroup, mountPath: /host/cgroup, readOnly: true}
+    # Names that the runtime makes later have to appear here.
+    - {name: netns, mountPath: /run/netns, mountPropagation: HostToContainer}
+    - {name: run, mountPath: {{ .Values.hostPaths.run }}}
+    {{- if .Values.agent.documents }}
+    - {name: documents, mountPath: /etc/sidestep/captures, readOnly: true}
+    {{- end }}
+{{- end -}}
+
+{{/* An address of its own is where the kubelet has to ask. */}}
+{{- define "sidestep.probeHost" -}}
+{{- if and .Values.metrics.address (not (has .Values.metrics.address (list "0.0.0.0" "[::]"))) -}}
+, host: {{ trimAll "[]" .Values.metrics.address | quote }}
+{{- end -}}
+{{- end -}}
+
+{{- define "sidestep.broker" -}}
+- name: broker
+  {{- include "sidestep.container" . | nindent 2 }}
+  command:
+    - /usr/bin/sidestepd
+    - --address={{ .Values.hostPaths.run }}/member/broker
+    - --config=/etc/sidestep/config.toml
+    - --idle-exit=0
+    # A container's own cgroup namespace hides in which pod a process is.
+    - --host-cgroups
+    {{- range .Values.broker.extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+  # SYS_PTRACE as in sidestepd.service; SYS_ADMIN only for --host-cgroups, which gives it up at the start.
+  securityContext: {{- include "sidestep.rights" (list "SYS_PTRACE" "SYS_ADMIN") | nindent 4 }}
+  resources: {{- toYaml .Values.broker.resources | nindent 4 }}
+  volumeMounts:
+    - {name: member, mountPath: {{ .Values.hostPaths.run }}/member}
+    - {name: operator, mountPath: /run/sidestep-operator}
+    - {name: broker-config, mountPath: /etc/sidestep, readOnly: true}
+{{- end -}}
+
+{{- define "sidestep.nri" -}}
+- name: nri
+  {{- include "sidestep.container" . | nindent 2 }}
+  command:
+    - /usr/bin/sidestep-nri
+    - run
+    - --socket={{ .Values.hostPaths.nri }}/nri.sock
+    - --library={{ .Values.hostPaths.library }}
+    - --member={{ .Values.hostPaths.run }}/member
+    - --metrics={{ include "sidestep.metricsAddress" . }}:{{ .Values.metrics.nriPort }}
+    {{- with .Values.nri.namespaces }}
+    - --namespaces={{ join "," . }}
+    {{- end }}
+    {{- range .Values.nri.extraArgs }}
+    - {{ . | quote }}
+    {{- end }}
+  env:
+    - name: HOST_IP
+      valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+  ports:
+    - {name: nri-metrics, containerPort: {{ .Values.metrics.nriPort }}, hostPort: {{ .Values.metrics.nriPort }}}
+  livenessProbe:
+    httpGet: {path: /healthz, port: nri-metrics{{ include "sidestep.probeHost" . }}}
+    periodSeconds: 10
+    failureThreshold: 6
+  # Files of images belong to any user.
+  securityContext: {{- include "sidestep.rights" (list "DAC_READ_SEARCH") | nindent 4 }}
+  resources: {{- toYaml .Values.nri.resources | nindent 4 }}
+  volumeMounts:
+    - {name: nri, mountPath: {{ .Values.hostPaths.nri }}}
+    - {name: library, mountPath: {{ .Values.hostPaths.library }}, readOnly: true}
+    # Where containerd mounts the root file systems of containers.
+    - {name: containerd, mountPath: /run/containerd, readOnly: true, mountPropagation: HostToContainer}
+{{- end -}}
+
+{{/* The broker's metrics. It asks by the operator's socket, which root may, and has no capability. */}}
+{{- define "sidestep.rings" -}}
+- name: rings
+  {{- include "sidestep.container" . | nindent 2 }}
+  command:
+    - /usr/bin/sidestep
+    - status
+    - --metrics
+    - --address={{ .Values.hostPaths.run }}/member/broker
+    - --serve={{ include "sidestep.metricsAddress" . }}:{{ .Values.metrics.ringsPort }}
+  env:
+    - name: HOST_IP
+      valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+  ports:
+    - {name: rings-metrics, containerPort: {{ .Values.metrics.ringsPort }}, hostPort: {{ .Values.metrics.ringsPort }}}
+  livenessProbe:
+    httpGet: {path: /healthz, port: rings-metrics{{ include "sidestep.probeHost" . }}}
+    periodSeconds: 10
+    failureThreshold: 6
+  # The broker answers.
+  readinessProbe:
+    httpGet: {path: /metrics, port: rings-metrics{{ include "sidestep.probeHost" . }}}
+    periodSeconds: 10
+  securityContext: {{- include "sidestep.rights" list | nindent 4 }}
+  resources: {{- toYaml .Values.metrics.ringsResources | nindent 4 }}
+  volumeMounts:
+    - {name: member, mountPath: {{ .Values.hostPaths.run }}/member}
+    - {name: operator, mountPath: /run/sidestep-operator}
+{{- end -}}

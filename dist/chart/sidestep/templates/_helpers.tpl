@@ -1,0 +1,70 @@
+{{- define "sidestep.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "sidestep.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains (include "sidestep.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "sidestep.name" .) | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sidestep.selector" -}}
+app.kubernetes.io/name: {{ include "sidestep.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "sidestep.labels" -}}
+{{ include "sidestep.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "sidestep.account" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "sidestep.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "sidestep.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What all containers have in common. */}}
+{{- define "sidestep.container" -}}
+image: {{ include "sidestep.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- end -}}
+
+{{/* A container's rights: these capabilities and nothing else. */}}
+{{- define "sidestep.rights" -}}
+runAsUser: 0
+runAsGroup: 0
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+  {{- with . }}
+  add: {{ toJson . }}
+  {{- end }}
+{{- end -}}
+
+{{/* Whether the agent has to know pods and namespaces. */}}
+{{- define "sidestep.asksPods" -}}
+{{- if or .Values.agent.documents .Values.agent.networkPolicies .Values.cni.enabled -}}yes{{- end -}}
+{{- end -}}
+
+{{- define "sidestep.metricsAddress" -}}
+{{- default "$(HOST_IP)" .Values.metrics.address -}}
+{{- end -}}

@@ -1,0 +1,43 @@
+{{/* The patch by which each node's pod takes everything out, and then does nothing until the DaemonSet is deleted. */}}
+{{- define "sidestep.removal" -}}
+spec:
+  updateStrategy:
+    type: RollingUpdate
+    rollingUpdate: {maxUnavailable: 100%, maxSurge: 0}
+  template:
+    spec:
+      $patch: replace
+      {{- include "sidestep.pod" . | nindent 6 }}
+      initContainers:
+        - name: detach
+          {{- include "sidestep.container" . | nindent 10 }}
+          command: [/usr/bin/sidestep-agent, --detach, --pins={{ .Values.hostPaths.bpf }}/sidestep, --socket={{ .Values.hostPaths.run }}/agent.sock]
+          securityContext: {{- include "sidestep.rights" (list "BPF" "NET_ADMIN" "PERFMON" "SYS_ADMIN" "SYS_PTRACE") | nindent 12 }}
+          volumeMounts:
+            - {name: bpf, mountPath: {{ .Values.hostPaths.bpf }}}
+            - {name: netns, mountPath: /run/netns, mountPropagation: HostToContainer}
+            - {name: run, mountPath: {{ .Values.hostPaths.run }}}
+        {{- if .Values.cni.enabled }}
+        - name: cni-uninstall
+          {{- include "sidestep.container" . | nindent 10 }}
+          command: {{- include "sidestep.cni" (list . "uninstall") | nindent 12 }}
+          securityContext: {{- include "sidestep.rights" list | nindent 12 }}
+          volumeMounts: {{- include "sidestep.cniMounts" . | nindent 12 }}
+        {{- end }}
+        {{- if .Values.nri.enabled }}
+        # Versions that pods still have stay until those pods end.
+        - name: library-collect
+          {{- include "sidestep.container" . | nindent 10 }}
+          command: [/usr/bin/sidestep-nri, collect, --library=/host/library, --keep=0]
+          securityContext: {{- include "sidestep.rights" (list "SYS_PTRACE") | nindent 12 }}
+          volumeMounts:
+            - {name: library, mountPath: /host/library}
+        {{- end }}
+      containers:
+        # Does nothing until the DaemonSet is deleted.
+        - name: removed
+          {{- include "sidestep.container" . | nindent 10 }}
+          command: [/usr/bin/sidestepd, --address=@sidestep-removed, --idle-exit=0]
+          securityContext: {{- include "sidestep.rights" list | nindent 12 }}
+      volumes: {{- include "sidestep.volumes" . | nindent 8 }}
+{{- end -}}

@@ -1,0 +1,168 @@
+"""The chart: rendered with many values, compared with Kubernetes' schemas, the units and the programs."""
+
+import functools
+import json
+import re
+
+from testkit.commands import run
+from testkit.failure import Failure, check
+from testkit.paths import ROOT
+
+CHART = ROOT / "dist" / "chart" / "sidestep"
+HELM = ROOT / "target" / "lab-tools" / "bin" / "helm"
+PYTHON = ROOT / "target" / "venv" / "bin" / "python"
+ALL = ("cni.enabled=true", "agent.arm=true", "agent.watch=true", "agent.networkPolicies=true", "agent.exempt={a,b}",
+       "agent.nodePortAddresses={192.0.2.0/24,fd00::/64}", "agent.apiServer.host=192.0.2.1", "nri.namespaces={shop,web}",
+       "metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "metrics.dashboard.enabled=true",
+       "image.digest=sha256:" + 64 * "a", "imagePullSecrets[0].name=secret", "podLabels.team=net")
+LEAST = ("nri.enabled=false", "rbac.create=false", "serviceAccount.create=false", "uninstall.enabled=false")
+GOOD = [(), ALL, LEAST, ("metrics.address=127.0.0.1",), ("metrics.address=[::]",), ("fullnameOverride=other",),
+        ("agent.documents.a\\.yaml=kind: Policy",), ("updateStrategy.type=OnDelete", "updateStrategy.rollingUpdate=null")]
+BAD = ["agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
+       "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
+       "agent.documents.a\\.txt=x", "metrics.address=fd00::1", "uninstall.timeoutSeconds=1", "appArmorProfile=none", "nosuch=1"]
+
+
+def helm(*words):
+    check(HELM.exists(), f"no {HELM}: run tools/install-deps chart")
+    return run(HELM, *words, seconds=60)
+
+
+def template(values=(), *more):
+    settings = [word for value in values for word in ("--set", value)]
+    return helm("template", "sidestep", CHART, "--namespace", "net", "--kube-version", "1.36.0", *settings, *more)
+
+
+def documents(text):
+    """Validated."""
+    return json.loads(run(PYTHON, ROOT / "tests" / "packages" / "validate.py", stdin=text, seconds=60))
+
+
+@functools.cache
+def rendered(values=()):
+    return documents(template(values))
+
+
+def of_kind(values, kind):
+    return [document for document in rendered(values) if document["kind"] == kind]
+
+
+def containers(pod):
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def pod_of(values=()):
+    return of_kind(values, "DaemonSet")[0]["spec"]["template"]["spec"]
+
+
+def test_helm_finds_nothing_to_mend(_world):
+    for values in ((), ALL):
+        settings = [word for value in values for word in ("--set", value)]
+        helm("lint", "--strict", "--quiet", CHART, *settings)
+
+
+def test_good_values_make_valid_objects(_world):
+    for values in GOOD:
+        found = rendered(values)
+        names = [(document["kind"], document["metadata"]["name"]) for document in found]
+        check(len(names) == len(set(names)), f"{values}: two objects of one name: {names}")
+        check(("DaemonSet" in {kind for kind, _ in names}), f"{values}: no DaemonSet")
+    check(not of_kind(LEAST, "ClusterRole") and not of_kind(LEAST, "ServiceAccount"), "objects that nobody wants")
+
+
+def test_bad_values_are_refused(_world):
+    for value in BAD:
+        try:
+            template((value,))
+        except Failure as failure:
+            check("values don't meet the specifications of the schema" in str(failure), f"{value} is refused otherwise: {failure}")
+        else:
+            raise Failure(f"{value} is accepted")
+
+
+def test_each_value_has_its_schema_and_its_explanation(_world):
+    values = json.loads(run(PYTHON, "-c", "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)",
+                            stdin=(CHART / "values.yaml").read_text()))
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    check(set(values) == set(schema["properties"]) - {"global"}, "values.yaml and values.schema.json name different values")
+    readme = (ROOT / "dist" / "chart" / "sidestep" / "values.yaml").read_text()
+    check(len(re.findall(r"^ *# ", readme, re.MULTILINE)) > 30, "hardly any value is explained")
+
+
+def test_containers_have_the_capabilities_of_the_units(_world):
+    pod = pod_of(ALL)
+    for name, unit, more in (("agent", "sidestep-agent", set()), ("broker", "sidestepd", {"SYS_ADMIN"})):
+        text = (ROOT / "dist" / "systemd" / f"{unit}.service").read_text()
+        line = re.search(r"^CapabilityBoundingSet=(.*)$", text, re.MULTILINE)[1]
+        expected = {word.removeprefix("CAP_") for word in line.split()} | more
+        rights = next(one for one in pod["containers"] if one["name"] == name)["securityContext"]
+        check(set(rights["capabilities"]["add"]) == expected, f"{name}: {rights['capabilities']['add']}, the unit has {expected}")
+    for one in containers(pod):
+        rights = one["securityContext"]
+        check(rights["capabilities"]["drop"] == ["ALL"] and not rights["privileged"], f"{one['name']} has too many rights")
+        check(rights["readOnlyRootFilesystem"] and not rights["allowPrivilegeEscalation"], f"{one['name']} may change itself")
+
+
+def test_the_role_grants_what_is_used(_world):
+    def granted(values):
+        return {(resource, verb) for rule in of_kind(values, "ClusterRole")[0]["rules"]
+                for resource in rule["resources"] for verb in rule["verbs"]}
+
+    reads = {(name, verb) for name in ("services", "nodes", "endpointslices") for verb in ("list", "watch")}
+    events = {("events", "create"), ("events", "patch")}
+    check(granted(()) == reads | events, f"by default: {granted(())}")
+    pods = {(name, verb) for name in ("pods", "namespaces", "networkpolicies") for verb in ("list", "watch")}
+    check(granted(ALL) == reads | events | pods, f"with all: {granted(ALL)}")
+
+
+def test_names_of_namespaces_and_sockets_agree(_world):
+    pod = pod_of(ALL)
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    for one in containers(pod):
+        mounts = one.get("volumeMounts", [])
+        check({mount["name"] for mount in mounts} <= volumes, f"{one['name']} mounts what is not there")
+    netns = [mount for one in pod["containers"] for mount in one["volumeMounts"] if mount["name"] == "netns"]
+    check(all(mount["mountPropagation"] == "HostToContainer" for mount in netns) and netns, "later namespaces are not seen")
+    check(pod["hostNetwork"] and pod["hostPID"], "agent and broker need the node's network and processes")
+    member = "/run/sidestep/member"
+    words = {one["name"]: one["command"] for one in pod["containers"]}
+    check(f"--address={member}/broker" in words["broker"] and f"--member={member}" in words["nri"], f"{words}")
+
+
+def test_programs_know_their_options(world):
+    """Each command of a container, with --help behind: an option that is unknown is an error before that."""
+    for values in ((), LEAST):
+        for one in containers(pod_of(values)):
+            program = one["command"][0].rsplit("/", 1)[1]
+            if program in ("sidestep-nri", "sidestep-cni"):
+                continue  # their crates test their own options
+            words = [word.replace("$(NODE_NAME)", "n").replace("$(HOST_IP)", "192.0.2.1") for word in one["command"][1:]]
+            run(world.program(program), *words, "--help")
+
+
+def test_uninstalling_leaves_no_pod_that_does_anything(_world):
+    """The patch makes a valid DaemonSet of the one that runs."""
+    hook = next(one for one in of_kind(ALL, "ConfigMap") if one["metadata"]["name"].endswith("-uninstall"))
+    daemonset = of_kind(ALL, "DaemonSet")[0]
+    patch = json.loads(hook["data"]["patch.json"])
+    spec = patch["spec"]["template"]["spec"]
+    check(spec.pop("$patch") == "replace", "containers that run would stay beside the new ones")
+    patched = {**daemonset, "spec": {**daemonset["spec"], "template": {**daemonset["spec"]["template"], "spec": spec}}}
+    documents(json.dumps(patched))
+    names = [one["name"] for one in spec["initContainers"]]
+    check(names == ["detach", "cni-uninstall", "library-collect"], f"what takes things out: {names}")
+    hooks = [one["metadata"]["annotations"]["helm.sh/hook"] for one in rendered(ALL) if "annotations" in one["metadata"]
+             and "helm.sh/hook" in one["metadata"]["annotations"]]
+    check(hooks == 5 * ["pre-delete"], f"hooks: {hooks}")
+
+
+def test_the_manifests_are_up_to_date(_world):
+    program = ROOT / "tools" / "package"
+    before = (ROOT / "dist" / "manifests" / "sidestep.yaml").read_text()
+    try:
+        run(program, "manifests")
+        now = (ROOT / "dist" / "manifests" / "sidestep.yaml").read_text()
+    finally:
+        (ROOT / "dist" / "manifests" / "sidestep.yaml").write_text(before)
+    check(before == now, "dist/manifests is older than the chart: run make manifests")
+    check("DaemonSet" in {one["kind"] for one in documents(now)}, "no DaemonSet")

@@ -1,0 +1,1 @@
+"""What is shipped: Debian packages, an image, manual pages, completions. tools/package calls these."""
