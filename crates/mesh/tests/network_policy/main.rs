@@ -4,4 +4,5 @@ mod cases;
 mod documents;
 mod oracle;
 mod random;
+mod table;
 mod world;
