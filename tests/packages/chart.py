@@ -112,6 +112,7 @@ def test_the_role_grants_what_is_used(_world):
     events = {("events", "create"), ("events", "patch")}
     check(granted(()) == reads | events, f"by default: {granted(())}")
     pods = {(name, verb) for name in ("pods", "namespaces", "networkpolicies") for verb in ("list", "watch")}
+    pods.add(("pods", "get"))  # of one that is about to start
     check(granted(ALL) == reads | events | pods, f"with all: {granted(ALL)}")
 
 

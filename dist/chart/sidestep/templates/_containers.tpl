@@ -123,14 +123,14 @@
     httpGet: {path: /healthz, port: nri-metrics{{ include "sidestep.probeHost" . }}}
     periodSeconds: 10
     failureThreshold: 6
-  # Files of images belong to any user.
-  securityContext: {{- include "sidestep.rights" (list "DAC_READ_SEARCH") | nindent 4 }}
+  # It looks at entrypoints by /proc/PID/root, whoever owns the files.
+  securityContext: {{- include "sidestep.rights" (list "DAC_READ_SEARCH" "SYS_PTRACE") | nindent 4 }}
   resources: {{- toYaml .Values.nri.resources | nindent 4 }}
   volumeMounts:
     - {name: nri, mountPath: {{ .Values.hostPaths.nri }}}
     - {name: library, mountPath: {{ .Values.hostPaths.library }}, readOnly: true}
-    # Where containerd mounts the root file systems of containers.
-    - {name: containerd, mountPath: /run/containerd, readOnly: true, mountPropagation: HostToContainer}
+    # Whether a broker was ever started.
+    - {name: member, mountPath: {{ .Values.hostPaths.run }}/member, readOnly: true}
 {{- end -}}
 
 {{/* The broker's metrics. It asks by the operator's socket, which root may, and has no capability. */}}

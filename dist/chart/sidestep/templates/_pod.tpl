@@ -39,8 +39,6 @@ affinity: {{- toYaml . | nindent 2 }}
   hostPath: {path: {{ .Values.hostPaths.nri }}, type: Directory}
 - name: library
   hostPath: {path: {{ .Values.hostPaths.library }}, type: DirectoryOrCreate}
-- name: containerd
-  hostPath: {path: /run/containerd, type: DirectoryOrCreate}
 {{- end }}
 {{- if .Values.cni.enabled }}
 - name: cni-bin

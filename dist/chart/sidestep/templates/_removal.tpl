@@ -28,7 +28,7 @@ spec:
         # Versions that pods still have stay until those pods end.
         - name: library-collect
           {{- include "sidestep.container" . | nindent 10 }}
-          command: [/usr/bin/sidestep-nri, collect, --library=/host/library, --keep=0]
+          command: [/usr/bin/sidestep-nri, collect, --library=/host/library, --all]
           securityContext: {{- include "sidestep.rights" (list "SYS_PTRACE") | nindent 12 }}
           volumeMounts:
             - {name: library, mountPath: /host/library}
