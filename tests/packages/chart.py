@@ -35,7 +35,7 @@ def template(values=(), *more):
 
 def documents(text):
     """Validated."""
-    return json.loads(run(PYTHON, ROOT / "tests" / "packages" / "validate.py", stdin=text, seconds=60))
+    return json.loads(run(PYTHON, ROOT / "tests" / "packages" / "peers" / "validate.py", stdin=text, seconds=60))
 
 
 @functools.cache
