@@ -1,7 +1,7 @@
 //! Into a slot and back to the kernel: assignment, readiness, demotion.
 
 use crate::record::{self, Conn, flag};
-use crate::stream::peer;
+use crate::stream::{parked, peer};
 use crate::{arena, blocked, counters, errno, handlers, link, settings, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
@@ -218,8 +218,9 @@ fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> b
         c.lower(flag::RENEWS);
         return true;
     }
-    if blocked::is_any(index) {
-        return false; // such a thread still looks at the slot
+    // A thread that is blocked still looks at the slot; a parked socket is not the kernel's yet.
+    if blocked::is_any(index) || parked::is_parked(c) {
+        return false;
     }
     match (tcp::consumed(fd), tcp::written(fd)) {
         (Consumed::Bytes(read), Some(written)) => {

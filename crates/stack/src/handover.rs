@@ -66,8 +66,8 @@ pub fn restore(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd)
 
 /// The kernel had the connection already.
 fn end(mut program: Program) {
-    program.set_reason(Reason::StackEnded);
     program.give_up();
+    program.set_reason(Reason::StackEnded);
 }
 
 fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd) -> Result<(), RestoreError> {
@@ -78,7 +78,6 @@ fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: Borrowe
     let published = to_program.position_of(progress.rcv_nxt, record.published());
     let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
     let mut program = Program::found(link, slot, released, published);
-    program.set_reason(Reason::StackEnded);
     let found = (record.stage() == Stage::Returning).then(|| record.buffers());
     let end = Instant::now() + PATIENCE;
     loop {
@@ -86,7 +85,11 @@ fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: Borrowe
         let unread = Unread::ToKernel;
         let mut handover = Handover { program: &mut program, record, kept, progress, queued, unread, found };
         let error = match handover.run(socket) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                // Only now: the program gives its slot back for that.
+                program.set_reason(Reason::StackEnded);
+                return Ok(());
+            }
             Err(error) if !is_stranded(&error) => return Err(error.into()),
             Err(error) => error,
         };

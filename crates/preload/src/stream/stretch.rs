@@ -146,10 +146,11 @@ fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     end.fits(parked::written(c, fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
 }
 
-/// Whether the stack has given the connection back because it ends, or was killed.
+/// Whether the stack has given the connection back because it ends, or was killed, and the kernel has it by now.
 fn has_stack_ended(c: &Conn) -> bool {
     let (words, other) = (c.words(), 1 - c.my_side());
-    slot::is_released(words, other) && shared::load(&words.counters[other]).reason == Reason::StackEnded as u32
+    let has_ended = shared::load(&words.counters[other]).reason == Reason::StackEnded as u32;
+    has_ended && slot::is_released(words, other) && !parked::is_parked(c)
 }
 
 /// The stack has rules of its own for when to carry a connection again.
