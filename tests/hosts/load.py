@@ -15,7 +15,8 @@ STREAMS = Path(__file__).with_name("streams.py")
 MORTAL_PORT = PORT + 1
 # What a program may learn of a peer that is killed: the kernel says no other things.
 ENDS = {"eof", "ECONNRESET", "EPIPE"}
-NOBODY_LISTENS = "connect: ECONNREFUSED"
+# Nobody listens; or the server was killed between the handshake and accept(2).
+NOBODY_LISTENS = {"connect: ECONNREFUSED", "connect: ECONNRESET"}
 # What a program may learn of a connection that it makes while a device is down.
 NO_WAY = {"connect: ENETUNREACH", "connect: EHOSTUNREACH"}
 PATIENCE = 60
@@ -130,12 +131,12 @@ class Load:
             ends.extend(how if to == MORTAL_PORT else "of another server" for to, how in said["ended"])
             return said["open"] == self.connections - 2 * self.few
         until(has_none, "the client to hear of its server's end", PATIENCE)
-        must_be_ends(ends, ENDS | {NOBODY_LISTENS})
+        must_be_ends(ends, ENDS | NOBODY_LISTENS)
         self.mortal_server = self.start_server(MORTAL_PORT)
 
         def is_back():
             said = self.client.report(since=self.since)
-            must_be_ends([how for _, how in said["ended"]], {NOBODY_LISTENS})
+            must_be_ends([how for _, how in said["ended"]], NOBODY_LISTENS)
             return said["open"] == self.connections - self.few
         until(is_back, "the client to connect again", PATIENCE)
 
