@@ -3,35 +3,17 @@
 
 mod common;
 
+use common::cgroups::Nested;
 use common::users::{CAROL, MALLORY, as_user};
 use common::{TestBroker, receive, tcp_pair};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
 use sidestep_broker::trust::{Rule, Rules, Trust};
-use sidestep_testkit::{Cgroup, Namespace};
+use sidestep_testkit::Namespace;
 use std::net::TcpStream;
 
 const UID: &str = "1f0b8a52-0001-4e5f-9a8b-0123456789c3";
 const OTHER_UID: &str = "1f0b8a52-0001-4e5f-9a8b-0123456789c4";
-
-/// Cgroups, each inside the one before.
-struct Nested(Vec<Cgroup>);
-
-impl Nested {
-    fn new(path: &str) -> Nested {
-        Nested(Cgroup::nested(path))
-    }
-
-    fn innermost(&self) -> &Cgroup {
-        self.0.last().expect("one is new")
-    }
-}
-
-impl Drop for Nested {
-    fn drop(&mut self) {
-        while self.0.pop().is_some() {}
-    }
-}
 
 fn broker(rules: Rules) -> TestBroker {
     TestBroker::with(None, |settings| settings.trust = Trust::new(0, None, rules))
@@ -63,13 +45,12 @@ fn a_pod_is_a_domain_as_long_as_its_processes_are_in_it() {
     let connected = || namespace.run(|| tcp_pair("127.0.0.1"));
     let same_pod = || broker(Rules { same_pod: true, ..Rules::default() });
     assert_eq!(outcome(&same_pod(), &connected(), || ()), NO, "in no pod");
-    inside.innermost().enter();
+    inside.enter();
     assert_eq!(outcome(&same_pod(), &connected(), || ()), Ok(()));
     assert_eq!(outcome(&broker(Rules::default()), &connected(), || ()), NO, "the operator has not said so");
     assert_eq!(outcome(&same_pod(), &tcp_pair("127.0.0.1"), || ()), NO, "in the host's network");
-    assert_eq!(outcome(&same_pod(), &connected(), || outside.innermost().enter()), NO, "moved meanwhile");
+    assert_eq!(outcome(&same_pod(), &connected(), || outside.enter()), NO, "moved meanwhile");
     assert_eq!(outcome(&same_pod(), &connected(), || ()), Ok(()), "both in the other pod");
-    Cgroup::leave_all();
 }
 
 #[test]
@@ -80,8 +61,7 @@ fn a_service_is_named_by_its_unit() {
     let named = || broker(Rules { allow: vec![rule(&name)], same_pod: false });
     let streams = || tcp_pair("127.0.0.1");
     assert_eq!(outcome(&named(), &streams(), || ()), NO, "not in the service");
-    service.innermost().enter();
+    service.enter();
     assert_eq!(outcome(&named(), &streams(), || ()), Ok(()));
     assert_eq!(outcome(&broker(Rules { allow: vec![rule("other.service")], same_pod: false }), &streams(), || ()), NO);
-    Cgroup::leave_all();
 }

@@ -3,13 +3,14 @@
 
 mod common;
 
+use common::cgroups::Nested;
 use common::users::{CAROL, MALLORY, as_user};
 use common::{FakeMember, TestBroker, connect, receive, tcp_pair, wait_for};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
 use sidestep_broker::listen::Address;
 use sidestep_broker::trust::{Rules, Trust};
-use sidestep_testkit::{Cgroup, enter};
+use sidestep_testkit::{Cgroup, run_in};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -36,13 +37,7 @@ impl Sandbox {
 
     /// Runs `work` on a thread in the network namespace.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                enter(&self.path());
-                work()
-            });
-            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        run_in(&self.path(), work)
     }
 }
 
@@ -53,26 +48,10 @@ impl Drop for Sandbox {
     }
 }
 
-/// Cgroups of a pod, removed in order on drop.
-struct Pod(Vec<Cgroup>);
-
-impl Pod {
-    /// The number is one of this test's.
-    fn new(number: u32) -> Pod {
-        let uid = format!("1f0b8a52-0002-4e5f-{number:04x}-{:012x}", std::process::id());
-        Pod(Cgroup::nested(&format!("kubepods/burstable/pod{uid}/container")))
-    }
-
-    fn enter(&self) {
-        self.0.last().expect("one is new").enter();
-    }
-}
-
-impl Drop for Pod {
-    fn drop(&mut self) {
-        Cgroup::leave_all();
-        while self.0.pop().is_some() {}
-    }
+/// Cgroups of a pod, whose number is one of this test's.
+fn pod(number: u32) -> Nested {
+    let uid = format!("1f0b8a52-0002-4e5f-{number:04x}-{:012x}", std::process::id());
+    Nested::new(&format!("kubepods/burstable/pod{uid}/container"))
 }
 
 /// A broker at a path, as the members of all network namespaces reach it.
@@ -120,7 +99,7 @@ const BOTH: [u32; 2] = [MALLORY, CAROL];
 fn a_pod_may_use_its_own_network_namespace_and_nobody_else() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = Sandbox::new();
-    let (pod, other) = (Pod::new(1), Pod::new(2));
+    let (own, other) = (pod(1), pod(2));
     let same_pod = broker(&directory, true);
     let tried = |users| {
         let both = members(&same_pod, &sandbox, users, || ());
@@ -131,26 +110,26 @@ fn a_pod_may_use_its_own_network_namespace_and_nobody_else() {
     let no_proof = Err(Reason::Namespace as u64);
     assert_eq!(tried(BOTH), no_proof, "in no pod");
     assert_eq!(tried([MALLORY; 2]), no_proof, "a user can make such a namespace");
-    pod.enter();
+    own.enter();
     assert_eq!((tried(BOTH), tried([MALLORY; 2])), (Ok(()), Ok(())));
 
     // Both ends have sockets of one namespace, and one of them is in another pod.
     for users in [BOTH, [MALLORY; 2]] {
-        pod.enter();
+        own.enter();
         let both = members(&same_pod, &sandbox, users, || other.enter());
         let streams = sandbox.run(|| tcp_pair("127.0.0.1"));
         offer_both(&both, users, &streams);
         wait_for("both wait", || (same_pod.status().waiting_offers == 2).then_some(()));
     }
 
-    pod.enter();
+    own.enter();
     let both = members(&same_pod, &sandbox, [MALLORY; 2], || ());
     let streams = sandbox.run(|| tcp_pair("127.0.0.1"));
     Cgroup::leave_all();
     offer_both(&both, [MALLORY; 2], &streams);
     assert_eq!(outcome(&both[0]), Err(Reason::UserPair as u64), "moved meanwhile");
 
-    pod.enter();
+    own.enter();
     drop(same_pod);
     let strict = broker(&directory, false);
     let both = members(&strict, &sandbox, BOTH, || ());

@@ -193,11 +193,11 @@ pub fn demote(index: u32, c: &Conn) -> bool {
             if !c.is_attached() || !is_all_by_kernel(rx, &end.tx, half, queued) {
                 return false;
             }
-            c.early_rx.store(rx.kernel, Relaxed);
-            c.early_tx.store(end.tx.kernel(), Relaxed);
             if c.has(flag::RENEWS) && !count_anew(index, c, fd, rx, end) {
                 return false;
             }
+            c.early_rx.store(rx.kernel, Relaxed);
+            c.early_tx.store(end.tx.kernel(), Relaxed);
             c.phase.go(Event::Demote).is_some()
         })
     });
@@ -211,7 +211,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
     done
 }
 
-/// The stack has ended. The kernel has counted the connection's bytes anew since it was given back, so the record does that, too. False:
+/// The stack has ended. The kernel has counted the connection's bytes anew since it was given back, so both ends do that, too. False:
 /// not now.
 fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> bool {
     if arena::held_by_others(c) {
@@ -228,8 +228,6 @@ fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> b
                 [rx.kernel.saturating_sub(read), end.tx.kernel().saturating_sub(written), rx.ring, end.tx.ring];
             counters::add_bytes(before, true);
             (*rx, *end) = (Rx::native(read), Writer::native(written, Flip::NEVER));
-            c.early_rx.store(read, Relaxed);
-            c.early_tx.store(written, Relaxed);
             true
         }
         (Consumed::Moving, _) => false,

@@ -27,7 +27,7 @@ pub mod program;
 pub mod rerun;
 
 pub use cgroup::Cgroup;
-pub use namespace::{Namespace, enter, enter_new};
+pub use namespace::{Namespace, enter, enter_new, run_in};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};

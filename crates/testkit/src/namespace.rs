@@ -44,13 +44,7 @@ impl Namespace {
 
     /// Runs `work` on a thread in it. Sockets that the thread creates stay in it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                self.enter();
-                work()
-            });
-            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        run_in(&self.path(), work)
     }
 
     /// Moves the calling thread into it, for good.
@@ -63,6 +57,17 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = std::process::Command::new("ip").args(["netns", "delete", &self.name]).status();
     }
+}
+
+/// Runs `work` on a thread in the namespace of this file. Sockets that the thread creates stay in it.
+pub fn run_in<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            enter(path);
+            work()
+        });
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Moves the calling thread into the namespace of this file, for good.
