@@ -3,13 +3,12 @@
 
 mod common;
 
-use common::cgroups::Nested;
 use common::users::{CAROL, MALLORY, as_user};
 use common::{TestBroker, receive, tcp_pair};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
 use sidestep_broker::trust::{Rule, Rules, Trust};
-use sidestep_testkit::Namespace;
+use sidestep_testkit::{Namespace, Nested};
 use std::net::TcpStream;
 
 const UID: &str = "1f0b8a52-0001-4e5f-9a8b-0123456789c3";

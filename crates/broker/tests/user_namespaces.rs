@@ -3,14 +3,13 @@
 
 mod common;
 
-use common::cgroups::Nested;
 use common::users::{CAROL, MALLORY, as_user};
 use common::{FakeMember, TestBroker, connect, receive, tcp_pair, wait_for};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
 use sidestep_broker::listen::Address;
 use sidestep_broker::trust::{Rules, Trust};
-use sidestep_testkit::{Cgroup, run_in};
+use sidestep_testkit::{Nested, run_in};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -125,7 +124,7 @@ fn a_pod_may_use_its_own_network_namespace_and_nobody_else() {
     own.enter();
     let both = members(&same_pod, &sandbox, [MALLORY; 2], || ());
     let streams = sandbox.run(|| tcp_pair("127.0.0.1"));
-    Cgroup::leave_all();
+    Nested::leave_all();
     offer_both(&both, [MALLORY; 2], &streams);
     assert_eq!(outcome(&both[0]), Err(Reason::UserPair as u64), "moved meanwhile");
 

@@ -22,18 +22,6 @@ impl Cgroup {
         Cgroup::make(mount().join(name))
     }
 
-    /// Creates the cgroups of this path that do not exist, the innermost last. Drop that one first.
-    pub fn nested(path: &str) -> Vec<Cgroup> {
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        let paths = ends.map(|end| mount().join(&path[..end]));
-        paths.filter_map(|path| (!path.exists()).then(|| Cgroup::make(path))).collect()
-    }
-
-    /// Moves this process to the top of the hierarchy.
-    pub fn leave_all() {
-        admit(mount(), std::process::id());
-    }
-
     /// Creates a cgroup inside this one.
     pub fn child(&self, name: &str) -> Cgroup {
         Cgroup::make(self.path.join(name))
@@ -108,4 +96,34 @@ fn mount() -> &'static Path {
 
 fn admit(cgroup: &Path, pid: u32) {
     fs::write(cgroup.join("cgroup.procs"), pid.to_string()).expect("move into the cgroup");
+}
+
+/// Cgroups, each inside the one before, as the kubelet and systemd make them. On drop this process leaves them, and they are
+/// removed.
+pub struct Nested(Vec<Cgroup>);
+
+impl Nested {
+    /// Creates the cgroups of this path that do not exist.
+    pub fn new(path: &str) -> Nested {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let paths = ends.map(|end| mount().join(&path[..end]));
+        Nested(paths.filter_map(|path| (!path.exists()).then(|| Cgroup::make(path))).collect())
+    }
+
+    /// Moves this process into the innermost one.
+    pub fn enter(&self) {
+        self.0.last().expect("one is new").enter();
+    }
+
+    /// Moves this process to the top of the hierarchy.
+    pub fn leave_all() {
+        admit(mount(), std::process::id());
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        Nested::leave_all();
+        while self.0.pop().is_some() {}
+    }
 }

@@ -26,7 +26,7 @@ mod namespace;
 pub mod program;
 pub mod rerun;
 
-pub use cgroup::Cgroup;
+pub use cgroup::{Cgroup, Nested};
 pub use namespace::{Namespace, enter, enter_new, run_in};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

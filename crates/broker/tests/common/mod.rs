@@ -1,7 +1,6 @@
 //! A broker in a thread, and members played by the test.
 #![allow(dead_code)] // each test file uses its part
 
-pub mod cgroups;
 pub mod held;
 pub mod memory;
 pub mod users;
