@@ -26,12 +26,12 @@ demo-hosts:
 	mkdir -p target/demo
 	target/release/sidestep lab run hosts --quick --out target/demo/hosts.json --html target/demo/hosts.html $(ARGS)
 
-# The tests, in about 40 minutes on 2 cores. The stages begin with the installation of what they need; the runner itself is Python.
+# The tests, in about 20 minutes on 2 cores. The stages begin with the installation of what they need; the runner itself is Python.
 test:
 	tools/install-deps python
 	tools/test $(ARGS)
 
-# Every test: also what takes longer, in about an hour and a half. ARGS="--rest" for only that.
+# Every test: also what takes longer, in almost two hours. ARGS="--rest" for only that.
 test-all:
 	tools/install-deps python
 	tools/test --all $(ARGS)

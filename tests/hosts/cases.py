@@ -6,7 +6,7 @@ import signal
 import time
 
 from hosts.deeds import change_link_address, cut_cable, kill_keeper, kill_keeper_and_worker, kill_worker, replace_worker
-from hosts.registry import case
+from hosts.registry import SLOW, case
 from hosts.world import PORT, Pod
 from testkit.commands import run
 from testkit.failure import Failure
@@ -210,7 +210,7 @@ def stacks_that_come_and_go(hosts, seed):
     must_have_counted(hosts.server, "stack-ended")
 
 
-@case
+@case(part=SLOW)
 def taken_again(hosts, seed):
     """What was detached goes back to the kernel, and is carried again after attach."""
     for host in (hosts.client, hosts.server):
@@ -286,7 +286,7 @@ def few_capabilities_are_enough(hosts, seed):
 LIVELY = ("--connections", "24", "--rounds", "150", "--pause", "1", "--lives")
 
 
-@case
+@case(part=SLOW)
 def killed_workers(hosts, seed):
     """SIGKILL at any instruction: the keeper gives the connections back, and starts another worker."""
     chosen = random.Random(int(seed))
@@ -308,7 +308,7 @@ def killed_workers(hosts, seed):
         raise Failure(f"the keepers have given back {restored} connections, and the last workers have taken {taken}")
 
 
-@case
+@case(part=SLOW)
 def replaced_workers(hosts, seed):
     """SIGHUP: the worker gives everything back, and the next one takes new connections."""
     for host in (hosts.client, hosts.server):

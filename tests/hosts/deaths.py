@@ -4,7 +4,7 @@ and all go on. How long they waited is measured."""
 import json
 
 from hosts import deeds
-from hosts.registry import case
+from hosts.registry import MORE, case
 from hosts.scene import Scene
 from testkit.failure import Failure
 from testkit.wait import until
@@ -144,6 +144,6 @@ def deaths(hosts, seed):
     rounds_of_deaths(hosts, seed, 20, False)
 
 
-@case(more=True)
+@case(part=MORE)
 def many_deaths(hosts, seed):
     rounds_of_deaths(hosts, seed, 500, True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from hosts import segments
 from hosts.against import Script, Stage, compare
 from hosts.forms import icmp_error
-from hosts.registry import case
+from hosts.registry import MORE, case
 from hosts.scripts import SCRIPTS
 from hosts.segments import ACK, CWR, ECE, FIN, NOP, PSH, RST, SACK, SYN, URG, option
 from testkit.failure import Failure
@@ -60,13 +60,13 @@ def processor_seconds(pid):
     return (int(words[11]) + int(words[12])) / 100
 
 
-@case(more=True)
+@case(part=MORE)
 def hostile_peers_ipv6(hosts, seed):
     only_v4 = {"ip_options", "fragmented_segments", "icmp_errors", "a_path_that_is_narrow", "lengths_that_do_not_fit"}
     compare(hosts, [script for script in SCRIPTS if not script.slow and script.name not in only_v4], 6)
 
 
-@case(more=True)
+@case(part=MORE)
 def random_peers(hosts, seed):
     """Segments with numbers near those that matter, one after the other; and what makes connections wait."""
     slow = [script for script in SCRIPTS if script.slow]

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from hosts.cases import exchanged, must_have_taken
-from hosts.registry import case
+from hosts.registry import MORE, case
 from hosts.wire import Race, WiredHosts
 from testkit.failure import Failure
 
@@ -65,7 +65,7 @@ def list_case(name, rates):
     def run(race, seed):
         never_slower(race, seed, name, rates)
     run.__name__ = f"never_slower_under_{name}"
-    case(run, bed=Race, more=True)
+    case(run, bed=Race, part=MORE)
 
 
 for name, rates in HARMS.items():

@@ -5,7 +5,7 @@ import subprocess
 
 from hosts.cases import exchanged, must_have_taken
 from hosts.node import GovernedPod, Node
-from hosts.registry import case
+from hosts.registry import SLOW, case
 from hosts.world import PORT
 from testkit.failure import Failure
 from testkit.wait import until
@@ -46,7 +46,7 @@ def sent_back_and_forth(host, carrier, number):
     until(lambda: carried(host, carrier) >= number, f"connections by {carrier} again", 20)
 
 
-@case
+@case(part=SLOW)
 def policies_leave_established_connections(hosts, seed):
     """By each carrier the same: a new connection is denied, and those that are established go on, also on their way back."""
     node = Node(hosts, hosts.server)
@@ -70,7 +70,7 @@ def policies_leave_established_connections(hosts, seed):
     must_have_taken(hosts.server, 8)
 
 
-@case
+@case(part=SLOW)
 def services_that_pods_dial(hosts, seed):
     """The program sees the Service as its peer, the wire the backend. No give-back chooses another backend."""
     node = Node(hosts, hosts.client)
@@ -92,7 +92,7 @@ def services_that_pods_dial(hosts, seed):
     must_have_taken(hosts.server, 4)
 
 
-@case
+@case(part=SLOW)
 def captured_pods(hosts, seed):
     """A pod's program has accepted connections at a port that is not captured, and all that it dials is. No give-back is a dial."""
     node = Node(hosts, hosts.server)

@@ -3,14 +3,14 @@
 from hosts.cases import exchanged
 from hosts.deeds import kill_worker, replace_worker
 from hosts.mesh import carried
-from hosts.registry import case
+from hosts.registry import SLOW, case
 from testkit.failure import Failure
 from testkit.wait import until
 
 CONNECTIONS = 4
 
 
-@case
+@case(part=SLOW)
 def the_next_stack_carries_what_lasts(hosts, seed):
     """After a worker that was killed, one that was replaced, and a whole stack that has ended."""
     host = hosts.server

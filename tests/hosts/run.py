@@ -2,7 +2,7 @@
 """Two hosts, in network namespaces of their own on one cable: connections between them by the stack.
 
   tests/hosts/run.py [--filter TEXT] [--skip TEXT] [--seed N] [--stack PATH] [--keep] [--jobs N]
-  tests/hosts/run.py --more     what takes longer, and nothing else
+  tests/hosts/run.py --part quick     what takes seconds; `slow` takes longer, `more` minutes. Without it: quick and slow
   tests/hosts/run.py --filter deaths --rounds 100 --json FILE    so many rounds; figures of the cases that have some
 
 The last line is `hosts: N passed, N failed`.
@@ -33,7 +33,7 @@ from hosts import (  # noqa: F401 - they list their cases
     tunnels,
     untaken,
 )
-from hosts.registry import CASES
+from hosts.registry import CASES, PARTS, QUICK, SLOW
 from testkit import console
 from testkit.failure import Failure
 from testkit.paths import TARGET
@@ -46,14 +46,15 @@ def main():
     parser.add_argument("--seed", default="1")
     parser.add_argument("--stack", type=Path, default=TARGET / "debug" / "sidestep-stack")
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--more", action="store_true")
+    parser.add_argument("--part", action="append", choices=PARTS, help="may be given several times")
     parser.add_argument("--jobs", type=int, default=1, help="cases at a time, each with hosts of its own")
     parser.add_argument("--rounds", type=int, help="of cases that consist of rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes the figures of the cases there")
     args = parser.parse_args()
     console.must_be_root("tests/hosts/run.py")
     console.end_by_signals()
-    chosen = [n for n, case in enumerate(CASES) if case.more == args.more and is_chosen(case.function.__name__, args)]
+    parts = args.part or [QUICK, SLOW]
+    chosen = [n for n, case in enumerate(CASES) if case.part in parts and is_chosen(case.function.__name__, args)]
     # A process for each case: names of what it makes on the machine hold the number of its process.
     with multiprocessing.get_context("fork").Pool(args.jobs, maxtasksperchild=1) as pool:
         results = pool.imap_unordered(run_case, [(n, args) for n in chosen], chunksize=1)

@@ -1,6 +1,6 @@
 """Connections that are taken and given back, over and over, under load: every byte of both streams is compared at both ends."""
 
-from hosts.registry import case
+from hosts.registry import MORE, case
 from hosts.scene import PATIENCE, Scene
 from testkit.failure import Failure
 from testkit.wait import until
@@ -56,7 +56,7 @@ def forced_switches(hosts, seed):
     switch(hosts, seed, 64, 100)
 
 
-@case(more=True)
+@case(part=MORE)
 def many_switches(hosts, seed):
     switch(hosts, seed, 256, 1000)
 

@@ -1,7 +1,7 @@
 """How long the request waits in which the stack takes a connection."""
 
 from hosts.cases import exchanged, must_have_taken
-from hosts.registry import case
+from hosts.registry import SLOW, case
 from testkit.failure import Failure
 
 CONNECTIONS, LIVES = 4, 16
@@ -15,7 +15,7 @@ def slowest(hosts, seed):
     return sorted(1000 * seconds for seconds in hosts.said["slowest"])
 
 
-@case
+@case(part=SLOW)
 def takes_delay_no_request(hosts, seed):
     """Half of the connections, and nine of ten, wait no longer than on the kernel and 20 ms more."""
     kernel = slowest(hosts, seed)

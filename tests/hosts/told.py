@@ -5,7 +5,7 @@ import subprocess
 
 from hosts.cases import MINIMUM_TTL, exchanged, must_have_taken
 from hosts.mesh import LASTING, carried
-from hosts.registry import case
+from hosts.registry import SLOW, case
 from testkit.failure import Failure
 from testkit.report import Report
 from testkit.wait import until
@@ -26,7 +26,7 @@ def must(condition, what):
         raise Failure(str(what))
 
 
-@case
+@case(part=SLOW)
 def connections_by_the_stack(hosts, seed):
     """`status`, `explain` and the report name the stack, what it carries, and why it does not."""
     report = hosts.directory / "report.jsonl"

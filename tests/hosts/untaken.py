@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from hosts.cases import LIVELY, exchanged, must_have_taken
-from hosts.registry import case
+from hosts.registry import MORE, case
 from hosts.world import PORT
 from testkit.commands import run
 from testkit.failure import Failure
@@ -94,7 +94,7 @@ def measured_with_stacks(hosts):
     return found
 
 
-@case(more=True)
+@case(part=MORE)
 def other_connections_lose_nothing(hosts, seed):
     """With stacks and without, in turns. A busy machine gets more turns; `seed` changes nothing."""
     words = [sys.executable, PLAIN, "serve", hosts.server.addresses[4], PORT]

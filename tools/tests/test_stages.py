@@ -78,17 +78,17 @@ class Stages(unittest.TestCase):
         every = [command for stage in stages.stages() if stage.part != stages.NAMED and not stage.env for command in stage.commands]
         selections = [command[2:] for command in every if command[:2] == ["cargo", "build"] or "nextest" in command]
         debug = [words for words in selections if "--release" not in words]
-        self.assertEqual([[word for word in words if word.startswith("--")][:2] for words in debug], [["--workspace", "--tests"]] * 2)
+        self.assertEqual([[word for word in words if word.startswith("--")][:2] for words in debug], [["--workspace", "--tests"]] * 3)
 
     def test_the_rest_is_what_all_adds_to_the_test(self):
         test, rest, every = (self.chosen(*words) for words in ([], ["--rest"], ["--all"]))
         self.assertEqual(set(test) | set(rest), set(every))
         self.assertEqual(set(test) & set(rest), {"deps", "build"})
         self.assertNotIn("soak", test)
-        self.assertNotIn("services", every)
+        self.assertNotIn("chart", every)
 
     def test_a_stage_that_is_named_runs_whatever_it_is_a_part_of(self):
-        self.assertEqual(self.chosen("--only", "soak", "--only", "services"), ["services", "soak"])
+        self.assertEqual(self.chosen("--only", "soak", "--only", "chart"), ["soak", "chart"])
         self.assertNotIn("loom", self.chosen("--skip", "loom"))
 
     @staticmethod
