@@ -40,7 +40,7 @@ const HEADLINES: &[Headline] = &[
     row("sockperf, 14 bytes there and back", "smc-sockperf", &[("test", "ping-pong")], Figure::P50, "rings"),
     row("a stream of 64,000 bytes each", "smc-sockperf", &[("test", "throughput")], Figure::Throughput, "rings"),
     row(
-        "new connections to one of 5,000 Services",
+        "new connections to one of 5,000 Services, beside kube-proxy (iptables)",
         "socket-ebpf",
         &[("connection", "close"), ("services", "5000")],
         Figure::Rate,
