@@ -15,10 +15,11 @@ from kube.addresses import API_PORT, CONTROL
 from testkit import wait
 from testkit.commands import run
 from testkit.failure import Failure
-from testkit.paths import ROOT
+from testkit.paths import ROOT, TARGET
 from testkit.testbed import Testbed
 
-PROGRAMS = ("ip", "nsenter", "unshare", "openssl", "etcd", "gcc", "ldd", "nginx", "bpftool")
+PROGRAMS = ("ip", "nsenter", "unshare", "openssl", "etcd", "gcc", "ldd", "nginx", "bpftool", "musl-gcc",
+            "redis-server")
 RELEASE, NAMESPACE = "sidestep", "sidestep"
 CHART = ROOT / "dist" / "chart" / "sidestep"
 DAEMONSET = {"kind": "DaemonSet", "metadata": {"name": RELEASE, "namespace": NAMESPACE}}
@@ -32,6 +33,7 @@ class Cluster(Testbed):
     def __init__(self, options):
         super().__init__(PROGRAMS, "cluster", options.keep)
         self.node_count = options.nodes
+        self.programs = options.programs or [TARGET / "release"]
         self.nodes = []
 
     def start(self):
@@ -59,7 +61,8 @@ class Cluster(Testbed):
 
     def sidestep_image(self):
         """As it is shipped."""
-        said = run(sys.executable, ROOT / "tools" / "package", "image", "--output", self.directory / "image", seconds=600)
+        programs = [word for directory in self.programs for word in ("--programs", directory)]
+        said = run(sys.executable, ROOT / "tools" / "package", "image", *programs, "--output", self.directory / "image", seconds=600)
         return Path(said.split()[0])
 
     # --- Helm -------------------------------------------------------------------------------------
@@ -103,9 +106,9 @@ class Cluster(Testbed):
                     for e in events if e["type"] == "Warning"]
         return "\n".join(lines + warnings[-10:])
 
-    def address(self, name="web"):
-        """The Service's."""
-        return self.api.get({"kind": "Service", "metadata": {"name": name, "namespace": shop.NAMESPACE}})["spec"]["clusterIP"]
+    def address(self, namespace):
+        """Of the Service there."""
+        return self.api.get({"kind": "Service", "metadata": {"name": "web", "namespace": namespace}})["spec"]["clusterIP"]
 
     def log(self, pod, container):
         place = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/log?container={container}"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cluster import build, goal
+from cluster import build, faults, goal, workloads
 from cluster.cluster import Cluster
 from kube.build import build as build_modules
 from kube.checks import Checks
@@ -26,7 +26,7 @@ from testkit import console
 from testkit.console import say
 from testkit.failure import Failure
 
-CASES = {case.__name__: case for case in goal.CASES}
+CASES = {case.__name__: case for case in (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER)}
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
@@ -34,6 +34,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--until", choices=CASES, help="the last case")
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="how many there are (default: 2)")
+    parser.add_argument("--programs", action="append", type=Path, metavar="DIR",
+                        help="where the image's programs were built (may be given several times; default: target/release)")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     return parser.parse_args()
 

@@ -13,10 +13,14 @@ LABEL = "sidestep.dev/rings"
 # The sidecar is another user than the application.
 APP_USER, SIDECAR_USER = 1000, 1337
 APP_PORT, SIDECAR_PORT, SERVICE_PORT = 8000, 8080, 80
+CACHE_PORT, QUESTIONS = 6379, 100_000
 BODY = b"".join(hashlib.sha256(number.to_bytes(4, "big")).digest() for number in range(2048))
 
+# As root that becomes another user for its workers, which is what nginx does by default; or as one user.
+USERS = "user www-data; worker_processes 2;"
+ONE_USER = "master_process off;"
 NGINX = f"""\
-daemon off; master_process off; pid /tmp/nginx.pid; error_log stderr;
+daemon off; pid /tmp/nginx.pid; error_log stderr; @USERS@
 events {{ worker_connections 512; }}
 http {{
     access_log off; keepalive_requests 1000000000; keepalive_timeout 1d;
@@ -42,28 +46,27 @@ ENVOY = {"static_resources": {
 
 def images(directory):
     """Archives by their names, and the program `pause`."""
-    pause = Catalog.compile(directory, "pause", "gcc", "-static")
-    first = Image("pause")
-    first.add("pause", pause)
-    first.entrypoint = ["/pause"]
+    catalog = Catalog(directory)
     app = Image("app")
     app.add_program("bin/nginx", program("nginx"))
-    app.add_text("etc/nginx.conf", NGINX, mode=0o644)
-    app.add_text("srv/body", "", mode=0o644)
+    app.add_text("etc/nginx.conf", NGINX.replace("@USERS@", ONE_USER), mode=0o644)
+    app.add_text("etc/nginx-users.conf", NGINX.replace("@USERS@", USERS), mode=0o644)
+    app.add_text("etc/passwd", "root:x:0:0::/:\nwww-data:x:33:33::/:\n", mode=0o644)
+    app.add_text("etc/group", "root:x:0:\nwww-data:x:33:\n", mode=0o644)
     app.files["srv/body"] = (BODY, 0o644)
     sidecar = Image("sidecar")
     sidecar.add_program("bin/envoy", paths.envoy())
     archives = {}
-    for image in (first, app, sidecar):
+    for image in (*catalog.all, app, sidecar):
         name = f"{image.name.partition('/')[2].partition(':')[0]}.tar"
         image.write(directory / name)
         archives[name] = directory / name
-    return archives, pause
+    return archives, directory / "pause"
 
 
-def namespace():
+def namespace(name, level):
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+        "name": name, "labels": {"pod-security.kubernetes.io/enforce": level}}}
 
 
 def container(name, command, user, port, **more):
@@ -75,7 +78,7 @@ def container(name, command, user, port, **more):
         "ports": [{"containerPort": port}], **more}
 
 
-def deployment(name="web", replicas=1, labels=None):
+def deployment(name="web", namespace=NAMESPACE, replicas=1, labels=None):
     """`labels`: of the pods."""
     containers = [
         container("app", ["nginx", "-e", "stderr", "-c", "/etc/nginx.conf"], APP_USER, APP_PORT,
@@ -84,17 +87,44 @@ def deployment(name="web", replicas=1, labels=None):
                   SIDECAR_USER, SIDECAR_PORT, volumeMounts=[{"name": "envoy", "mountPath": "/etc/envoy"}],
                   readinessProbe={"httpGet": {"path": "/status", "port": SIDECAR_PORT}, "periodSeconds": 1})]
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": NAMESPACE},
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {
             "metadata": {"labels": {"app": name, **(labels or {})}},
             "spec": {"containers": containers, "terminationGracePeriodSeconds": 2, "automountServiceAccountToken": False,
                      "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "envoy", "configMap": {"name": "envoy"}}]}}}}
 
 
-def objects():
-    """All but the Deployment."""
-    configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy", "namespace": NAMESPACE},
+def with_default_users(deployment):
+    """nginx as its package has it: root, and workers that are www-data."""
+    app = deployment["spec"]["template"]["spec"]["containers"][0]
+    app["command"][-1] = "/etc/nginx-users.conf"
+    app["securityContext"] = {"readOnlyRootFilesystem": True}
+    return deployment
+
+
+def idle(name, replicas, labels=None):
+    """Pods that do nothing, each with one container."""
+    made = deployment(name, replicas=replicas, labels=labels)
+    made["spec"]["template"]["spec"] |= {"containers": [container("redis", ["pause"], APP_USER, APP_PORT)], "volumes": []}
+    return made
+
+
+def cache():
+    """Redis as a native sidecar, and a program of musl that asks it and ends."""
+    server = container("redis", ["redis-server", "--port", str(CACHE_PORT), "--bind", "0.0.0.0", "--protected-mode", "no",
+                                 "--save", "", "--appendonly", "no"], APP_USER, CACHE_PORT, restartPolicy="Always",
+                       startupProbe={"tcpSocket": {"port": CACHE_PORT}, "periodSeconds": 1, "failureThreshold": 60})
+    asker = container("musl", ["asker", str(CACHE_PORT), str(QUESTIONS)], SIDECAR_USER, CACHE_PORT)
+    return {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "cache", "namespace": NAMESPACE, "labels": {LABEL: "enabled"}},
+            "spec": {"initContainers": [server], "containers": [asker], "restartPolicy": "Never",
+                     "terminationGracePeriodSeconds": 2, "automountServiceAccountToken": False}}
+
+
+def objects(name=NAMESPACE, level="restricted"):
+    """Of a namespace, all but the Deployment."""
+    configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy", "namespace": name},
                      "data": {"envoy.json": json.dumps(ENVOY)}}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NAMESPACE},
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": name},
                "spec": {"selector": {"app": "web"}, "ports": [{"port": SERVICE_PORT, "targetPort": SIDECAR_PORT}]}}
-    return [namespace(), configuration, service]
+    return [namespace(name, level), configuration, service]
