@@ -7,15 +7,13 @@ import os
 import signal
 from pathlib import Path
 
-from testkit import names, procfs, wait
+from testkit import cgroups, names, procfs, wait
 from testkit.cgroups import is_removed
 from testkit.commands import ENV, run
-from testkit.failure import Failure
 from testkit.namespaces import Namespace
 from testkit.process import Process
 
 HERE = Path(__file__).resolve().parent
-CGROUPS = Path("/sys/fs/cgroup")
 OWN_NAMESPACES = ("mount", "uts", "ipc", "cgroup", "pid")
 READY_SECONDS = 30
 
@@ -76,21 +74,11 @@ class Machine:
 def make_cgroups(name):
     """One in each hierarchy, below our own place in it."""
     made = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, own = line.split(":", 2)
-        path = mounted(controllers) / own.lstrip("/") / name
+    for controllers, own in cgroups.own_places():
+        path = own / name
         path.mkdir()
         made.append(path)
+        # Of version 1: without these nothing may run there.
         for file in ("cpuset.cpus", "cpuset.mems") if controllers == "cpuset" else ():
-            (path / file).write_text((path.parent / file).read_text())
+            (path / file).write_text((own / file).read_text())
     return made
-
-
-def mounted(controllers):
-    """Where a hierarchy of /proc/self/cgroup is."""
-    if not controllers:
-        return CGROUPS / "unified" if (CGROUPS / "unified").is_dir() else CGROUPS
-    path = CGROUPS / controllers.removeprefix("name=")
-    if not path.is_dir():
-        raise Failure(f"{path} is not there: this machine mounts its cgroups elsewhere")
-    return path
