@@ -24,7 +24,7 @@ RELEASE, NAMESPACE = "sidestep", "sidestep"
 CHART = ROOT / "dist" / "chart" / "sidestep"
 DAEMONSET = {"kind": "DaemonSet", "metadata": {"name": RELEASE, "namespace": NAMESPACE}}
 ROLLOUT_SECONDS = 180
-HELM_SECONDS = 300
+HELM_SECONDS, IMAGE_SECONDS = 300, 600
 # Of the chart: the agent's metrics, the broker's, the NRI plugin's.
 AGENT, RINGS, PLUGIN = 9464, 9465, 9420
 
@@ -62,7 +62,8 @@ class Cluster(Testbed):
     def sidestep_image(self):
         """As it is shipped."""
         programs = [word for directory in self.programs for word in ("--programs", directory)]
-        said = run(sys.executable, ROOT / "tools" / "package", "image", *programs, "--output", self.directory / "image", seconds=600)
+        command = [sys.executable, ROOT / "tools" / "package", "image", *programs, "--output", self.directory / "image"]
+        said = run(*command, seconds=IMAGE_SECONDS)
         return Path(said.split()[0])
 
     # --- Helm -------------------------------------------------------------------------------------

@@ -123,8 +123,8 @@ def uninstall(cluster, checks):
     checks.check(cluster.api.get(DAEMONSET) is None, "the DaemonSet is still there")
     for node in cluster.nodes:
         wait.until(lambda node=node: not left_on(node), f"{node.name} to be clean: {left_on(node)}", 30)
-    left = json.dumps(cluster.api.ask("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=helm.sh/chart")["items"])
-    checks.check(left == "[]", f"roles are left: {left}")
+    roles = cluster.api.ask("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=helm.sh/chart")
+    checks.check(not roles["items"], f"roles are left: {roles['items']}")
 
 
 def left_on(node):
@@ -134,7 +134,8 @@ def left_on(node):
              for path in machine.path(place).glob("**/*") if not path.is_dir()]
     found += [str(path) for path in machine.path("/opt/cni/bin").glob("*sidestep*")]
     found += [text for text in [node.network_file().read_text()] if "sidestep" in text]
-    found += [line for line in machine.path("/proc/self/mountinfo").read_text().splitlines() if "/kubelet/pods" in line and "sidestep" in line]
+    mounts = Path(f"/proc/{machine.first}/mountinfo").read_text().splitlines()
+    found += [line for line in mounts if "/kubelet/pods" in line and "sidestep" in line]
     attached = json.loads(machine.run("bpftool", "--json", "cgroup", "tree", "/sys/fs/cgroup/unified") or "[]")
     found += [f"{p['attach_type']} {p.get('name')}" for cgroup in attached for p in cgroup.get("programs", [])
               if p["attach_type"] not in ("cgroup_device", "device")]

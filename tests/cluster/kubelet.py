@@ -14,7 +14,7 @@ from testkit.process import Process
 SOCKET = "/run/containerd/containerd.sock"
 CNI_PROGRAMS = ("/usr/lib/cni/ptp", "/usr/lib/cni/host-local")
 BRIDGE = "br0"
-READY_SECONDS = 60
+READY_SECONDS = 180
 
 CONTAINERD = """\
 version = 3
@@ -26,6 +26,8 @@ version = 3
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ["/opt/cni/bin"]
   conf_dir = "/etc/cni/net.d"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = "{runc}"
 """
@@ -82,6 +84,7 @@ class Kubelet:
     def configure(self):
         state = self.machine.state
         (state / "containerd.toml").write_text(CONTAINERD.format(pause="sidestep.test/pause:1", runc=build.BINARIES / "runc"))
+        (state / "crictl.yaml").write_text("")
         (state / "kubelet.json").write_text(json.dumps(KUBELET))
         shutil.copy(self.plane.kubeconfig, state / "kubeconfig")
         for place in ("/opt/cni/bin", "/etc/cni/net.d"):
@@ -130,8 +133,9 @@ class Kubelet:
 
     def crictl(self, *words, seconds=60):
         endpoint = f"unix://{SOCKET}"
-        return self.machine.run(build.BINARIES / "crictl", "--config", "/dev/null", "--timeout", "30s", "--runtime-endpoint", endpoint,
-                                "--image-endpoint", endpoint, *words, seconds=seconds)
+        command = [build.BINARIES / "crictl", "--config", self.machine.state / "crictl.yaml", "--timeout", "30s",
+                   "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, *words]
+        return self.machine.run(*command, seconds=seconds)
 
     def remove(self):
         self.machine.remove()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 from cluster.catalog import Catalog
 from cluster.images import Image
@@ -29,9 +30,11 @@ http {{
 }}
 """
 
+ENVOY_FILE = "/etc/envoy/envoy.json"
 FILTERS = "type.googleapis.com/envoy.extensions.filters"
 MANAGER = {
-    "@type": f"{FILTERS}.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "in", "stream_idle_timeout": "0s",
+    "@type": f"{FILTERS}.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "in",
+    "stream_idle_timeout": "0s",
     "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [
         {"match": {"prefix": "/"}, "route": {"cluster": "app", "timeout": "60s"}}]}]},
     "http_filters": [{"name": "router", "typed_config": {"@type": f"{FILTERS}.http.router.v3.Router"}}],
@@ -83,8 +86,8 @@ def deployment(name="web", namespace=NAMESPACE, replicas=1, labels=None):
     containers = [
         container("app", ["nginx", "-e", "stderr", "-c", "/etc/nginx.conf"], APP_USER, APP_PORT,
                   volumeMounts=[{"name": "tmp", "mountPath": "/tmp"}]),
-        container("sidecar", ["envoy", "--disable-hot-restart", "--concurrency", "1", "-l", "warn", "-c", "/etc/envoy/envoy.json"],
-                  SIDECAR_USER, SIDECAR_PORT, volumeMounts=[{"name": "envoy", "mountPath": "/etc/envoy"}],
+        container("sidecar", ["envoy", "--disable-hot-restart", "--concurrency", "1", "-l", "warn", "-c", ENVOY_FILE],
+                  SIDECAR_USER, SIDECAR_PORT, volumeMounts=[{"name": "envoy", "mountPath": str(Path(ENVOY_FILE).parent)}],
                   readinessProbe={"httpGet": {"path": "/status", "port": SIDECAR_PORT}, "periodSeconds": 1})]
     return {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
@@ -124,7 +127,7 @@ def cache():
 def objects(name=NAMESPACE, level="restricted"):
     """Of a namespace, all but the Deployment."""
     configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy", "namespace": name},
-                     "data": {"envoy.json": json.dumps(ENVOY)}}
+                     "data": {Path(ENVOY_FILE).name: json.dumps(ENVOY)}}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": name},
                "spec": {"selector": {"app": "web"}, "ports": [{"port": SERVICE_PORT, "targetPort": SIDECAR_PORT}]}}
     return [namespace(name, level), configuration, service]

@@ -48,7 +48,8 @@ def many(cluster, checks):
         cluster.wait_rollout(pods)
         checks.figures[f"seconds for each of {PODS} pods {name} rings"] = (time.monotonic() - started) / PODS
         cluster.api.delete(pods)
-        wait.until(lambda name=name: not cluster.api.list("Pod", shop.NAMESPACE, f"app=idle-{name}"), "the pods to end", END_SECONDS)
+        left = lambda name=name: cluster.api.list("Pod", shop.NAMESPACE, f"app=idle-{name}")  # noqa: E731 - it is short
+        wait.until(lambda left=left: not left(), "the pods to end", END_SECONDS)
     metrics = [cluster.metrics(node, PLUGIN) for node in cluster.nodes]
     total, count = (sum(m[f"sidestep_nri_request_seconds_{part}"] for m in metrics) for part in ("sum", "count"))
     checks.figures["seconds for a request of the runtime to the plugin"] = total / count
