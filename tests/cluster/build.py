@@ -1,11 +1,14 @@
-"""Builds containerd, runc and crictl from Go modules, beside the programs of tests/kube; once."""
+"""Builds containerd, runc, crictl, kubelet and the scheduler from Go modules, beside the programs of tests/kube; once."""
 
 import re
 from pathlib import Path
 
-from kube.build import BINARIES, WORK, Module
+from kube.build import BINARIES, KUBERNETES, WORK, Kubernetes, Module
+from testkit.paths import TARGET
 
 HERE = Path(__file__).resolve().parent
+# Of `tools/install-deps chart`.
+HELM = TARGET / "lab-tools" / "bin" / "helm"
 
 
 class Containerd(Module):
@@ -48,4 +51,12 @@ class Runc(Module):
         return {}
 
 
+class Node(Kubernetes):
+    """What a cluster that runs containers has more than the one of tests/kube."""
+
+    stamp = BINARIES / "built-from-node"
+    programs = {name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-scheduler", "kubelet")}
+
+
 MODULES = (Containerd(), Crictl(), Runc())
+CLUSTER_MODULES = (KUBERNETES, *MODULES, Node())

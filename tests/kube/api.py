@@ -19,6 +19,8 @@ PATHS = {
     "Service": "/api/v1/namespaces/{}/services",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
     "PeerAuthentication": "/apis/security.istio.io/v1/namespaces/{}/peerauthentications",
     "AuthorizationPolicy": "/apis/security.istio.io/v1/namespaces/{}/authorizationpolicies",
@@ -50,6 +52,18 @@ class Api:
 
     def set_status(self, thing, status):
         return self.ask("PATCH", f"{place(thing)}/status", {"status": status}, "application/merge-patch+json")
+
+    def patch(self, thing, change):
+        return self.ask("PATCH", place(thing), change, "application/merge-patch+json")
+
+    def get(self, thing):
+        """As it is now; None if it is not there."""
+        status, answer = self.send("GET", place(thing), None, None)
+        if status == http.client.NOT_FOUND:
+            return None
+        if status != http.client.OK:
+            raise Failure(f"GET {place(thing)}: {status}: {answer[:400].decode(errors='replace')}")
+        return json.loads(answer)
 
     def delete(self, thing):
         return self.ask("DELETE", place(thing), {"gracePeriodSeconds": 0})

@@ -13,12 +13,14 @@ from testkit.process import Process
 
 BRIDGE = "br0"
 ETCD = "http://127.0.0.1:2379"
-START_SECONDS = 60
+START_SECONDS = 120
 # Only the controllers that the tests need: slices are made from Pods, and namespaces can be used at once.
 CONTROLLERS = ("endpointslice-controller", "serviceaccount-controller", "namespace-controller")
 
 
 class ControlPlane:
+    controllers = CONTROLLERS
+
     def __init__(self, directory, binaries, env, name="cp"):
         """`name`: the name of its network namespace; a run may have several control planes."""
         self.name = name
@@ -65,17 +67,22 @@ class ControlPlane:
                 f"--secure-port={API_PORT}", f"--advertise-address={CONTROL}",
                 f"--tls-cert-file={keys.certificate}", f"--tls-private-key-file={keys.key}",
                 f"--token-auth-file={keys.tokens}", f"--service-cluster-ip-range={','.join(SERVICE_NETWORKS)}",
-                "--authorization-mode=RBAC", "--endpoint-reconciler-type=none",
-                "--service-account-issuer=https://kubernetes.default.svc",
+                "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={keys.accounts}", f"--service-account-signing-key-file={keys.accounts}",
-                # Pods are created unchanged, without a service account, and bound to their node at once.
-                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
+                *self.api_server_settings()]
+
+    def api_server_settings(self):
+        """Pods are created unchanged, without a service account, and bound to their node at once."""
+        return ["--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
 
     def controller_manager(self):
         return [self.binaries / "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
-                f"--controllers={','.join(CONTROLLERS)}", "--kube-api-qps=2000", "--kube-api-burst=4000",
+                f"--controllers={','.join(self.controllers)}", "--kube-api-qps=2000", "--kube-api-burst=4000",
                 "--bind-address=127.0.0.1", "--use-service-account-credentials=false",
-                f"--cluster-cidr={','.join(POD_NETWORKS)}"]
+                f"--cluster-cidr={','.join(POD_NETWORKS)}", *self.controller_settings()]
+
+    def controller_settings(self):
+        return []
 
     def make_node(self):
         """All worlds use this node object."""

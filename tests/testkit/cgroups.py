@@ -55,6 +55,18 @@ def of_this_run(name, root=None):
     return Cgroup((root or version_2()) / names.of_this_run(name))
 
 
+def own_places():
+    """Where this process is: controllers and directory, for each hierarchy. Version 2 has no controllers in its name."""
+    places = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, own = line.split(":", 2)
+        mounted = MOUNTS[0] / controllers.removeprefix("name=") if controllers else version_2()
+        if not mounted.is_dir():
+            raise Failure(f"{mounted} is not there: this machine mounts its cgroups elsewhere")
+        places.append((controllers, mounted / own.lstrip("/")))
+    return places
+
+
 def version_2():
     for path in MOUNTS:
         if (path / "cgroup.controllers").exists():

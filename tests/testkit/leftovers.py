@@ -13,9 +13,10 @@ ETC_NETNS = Path("/etc/netns")
 
 def sweep():
     """Processes first: they hold the rest."""
-    for path in orphans(cgroups.version_2()):
-        end(lambda path=path: members(path))
-        wait.until(lambda path=path: cgroups.is_removed(path), f"{path} to be empty")
+    for place in {cgroups.version_2(), *(own for _, own in cgroups.own_places())}:
+        for path in orphans(place):
+            end(lambda path=path: members(path))
+            wait.until(lambda path=path: cgroups.is_removed(path), f"{path} to be empty")
     for path in orphans(namespaces.RUN_NETNS):
         end(lambda name=path.name: inhabitants(name))
         namespaces.remove(path.name)

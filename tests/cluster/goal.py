@@ -1,0 +1,146 @@
+"""What a user does: installs Sidestep with Helm, labels pods, and takes it out again. Each case needs those before it."""
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+
+from cluster import shop
+from cluster.cluster import DAEMONSET, NAMESPACE, PLUGIN, RINGS
+from testkit import wait
+from testkit.commands import ENV
+from testkit.failure import Failure
+from testkit.process import Process
+
+PEERS = Path(__file__).resolve().parent / "peers"
+CONNECTIONS, REQUESTS = 8, 4000
+DIGEST = hashlib.sha256(shop.BODY).hexdigest()
+SHARE = 0.95
+START_SECONDS, END_SECONDS, HEARD_SECONDS = 60, 300, 15
+ENROLLED = {shop.LABEL: "enabled"}
+SENT, RECEIVED = ('sidestep_{}_bytes_total{{carrier="ring"}}'.format(way) for way in ("sent", "received"))
+
+
+class Requests:
+    """Requests to the Service, from a program of a node: the agent leads it to a pod."""
+
+    def __init__(self, cluster, node, requests=None, namespace=shop.NAMESPACE):
+        self.stop_file = node.machine.state / "stop"
+        self.stop_file.unlink(missing_ok=True)
+        self.log = node.directory / "requests.log"
+        self.log.write_text("")
+        words = [cluster.address(namespace), shop.SERVICE_PORT, "/body", DIGEST, CONNECTIONS, requests or "-", self.stop_file]
+        command = node.machine.around([sys.executable, PEERS / "requester.py", *words])
+        self.process = Process("requests", command, self.log, ENV)
+        cluster.stack.callback(self.process.destroy)
+        self.process.wait_output(re.compile("^(started|{.*)$", re.MULTILINE), START_SECONDS)
+
+    def result(self):
+        self.process.wait(END_SECONDS)
+        return json.loads(self.log.read_text().splitlines()[-1])
+
+    def stop(self):
+        self.stop_file.touch()
+        return self.result()
+
+
+def load(cluster, checks, what, namespace=shop.NAMESPACE):
+    """Requests, counted and compared, on the node of the first pod; the bytes by ring meanwhile on all nodes."""
+    before = [cluster.metrics(node, RINGS) for node in cluster.nodes]
+    seen = Requests(cluster, cluster.nodes[0], REQUESTS, namespace).result()
+    checks.check(seen["requests"] == REQUESTS and not seen["failures"], f"{what}: {seen}")
+    return seen, before
+
+
+def ring_bytes(cluster, before, name):
+    return sum(cluster.metrics(node, RINGS).get(name, 0) - old.get(name, 0) for node, old in zip(cluster.nodes, before))
+
+
+def install(cluster, checks):
+    """`helm install`: each node has its pod, which is ready."""
+    cluster.install()
+    status = cluster.api.get(DAEMONSET)["status"]
+    checks.check(status["numberReady"] == len(cluster.nodes), f"{status['numberReady']} pods of Sidestep are ready")
+    for pod in cluster.pods(NAMESPACE):
+        restarts = {c["name"]: c["restartCount"] for c in pod["status"]["containerStatuses"]}
+        checks.check(not any(restarts.values()), f"containers were restarted: {restarts}")
+    for node in cluster.nodes:
+        plugins = [plugin["type"] for plugin in json.loads(node.network_file().read_text())["plugins"]]
+        checks.check(plugins == ["ptp", "sidestep-cni"], f"the chain of {node.name} is {plugins}")
+
+
+def rings(cluster, checks):
+    """An application and Envoy in a pod of Pod Security "restricted": 95 % of the bytes between them go by ring."""
+    for thing in shop.objects():
+        cluster.api.create(thing)
+    web = shop.deployment(replicas=len(cluster.nodes), labels=ENROLLED)
+    cluster.api.create(web)
+    cluster.wait_rollout(web)
+    injected = sum(cluster.metrics(node, PLUGIN).get('sidestep_nri_containers_total{outcome="injected",reason=""}', 0)
+                   for node in cluster.nodes)
+    checks.check(injected >= 2 * len(cluster.nodes), f"{injected:.0f} containers got the library")
+    seen, before = load(cluster, checks, "requests to labelled pods")
+    check_share(cluster, checks, seen["bytes"], before, "rings")
+
+
+def check_share(cluster, checks, total, before, what):
+    for name, way in ((SENT, "sent"), (RECEIVED, "received")):
+        wait_share(cluster, checks, total, before, name, f"{what}: bytes {way}")
+
+
+def wait_share(cluster, checks, total, before, name, what):
+    """Programs tell the broker from time to time what they have counted."""
+    share = 0.0
+
+    def is_enough():
+        nonlocal share
+        share = ring_bytes(cluster, before, name) / total
+        return share >= SHARE
+    with contextlib.suppress(Failure):
+        wait.until(is_enough, "the broker to have heard", HEARD_SECONDS)
+    checks.figures[f"{what} by ring, per byte of the answers"] = share
+    checks.check(share >= SHARE, f"{what} by ring: {share:.0%}")
+
+
+def unlabel(cluster, checks):
+    """Without the label the pods start without the library, while requests go on."""
+    web = shop.deployment(replicas=len(cluster.nodes))
+    cluster.api.patch(web, {"spec": {"template": {"metadata": {"labels": {shop.LABEL: None}}}}})
+    cluster.wait_rollout(web)
+    _, before = load(cluster, checks, "requests to pods without the label")
+    checks.check(ring_bytes(cluster, before, SENT) == 0, "pods without the label use rings")
+
+
+def uninstall(cluster, checks):
+    """`helm uninstall`: nothing of Sidestep is left on a node; existing connections go on."""
+    running = [Requests(cluster, node) for node in cluster.nodes]
+    cluster.helm("uninstall", "sidestep", "--wait", "--timeout", "180s")
+    for requests in running:
+        seen = requests.stop()
+        checks.check(seen["requests"] > 0 and not seen["failures"], f"requests during the removal: {seen}")
+    checks.check(cluster.api.get(DAEMONSET) is None, "the DaemonSet is still there")
+    for node in cluster.nodes:
+        wait.until(lambda node=node: not left_on(node), f"{node.name} to be clean: {left_on(node)}", 30)
+    roles = cluster.api.ask("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=helm.sh/chart")
+    checks.check(not roles["items"], f"roles are left: {roles['items']}")
+
+
+def left_on(node):
+    """What there is of Sidestep on a node."""
+    machine = node.machine
+    found = [str(path) for place in ("/usr/lib/sidestep", "/sys/fs/bpf/sidestep", "/run/sidestep", "/run/sidestep-operator")
+             for path in machine.path(place).glob("**/*") if not path.is_dir()]
+    found += [str(path) for path in machine.path("/opt/cni/bin").glob("*sidestep*")]
+    found += [text for text in [node.network_file().read_text()] if "sidestep" in text]
+    mounts = Path(f"/proc/{machine.first}/mountinfo").read_text().splitlines()
+    found += [line for line in mounts if "/kubelet/pods" in line and "sidestep" in line]
+    attached = json.loads(machine.run("bpftool", "--json", "cgroup", "tree", "/sys/fs/cgroup/unified") or "[]")
+    found += [f"{p['attach_type']} {p.get('name')}" for cgroup in attached for p in cgroup.get("programs", [])
+              if p["attach_type"] not in ("cgroup_device", "device")]
+    return found
+
+
+BEFORE = (install, rings)
+AFTER = (unlabel, uninstall)

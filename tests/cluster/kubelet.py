@@ -1,0 +1,144 @@
+"""A node of the cluster: a machine with containerd, runc and a kubelet, where each file is in its usual place."""
+
+import json
+import shutil
+
+from cluster import build
+from cluster.machine import Machine
+from testkit import wait
+from testkit.commands import ENV
+from testkit.failure import Failure
+from testkit.namespaces import link
+from testkit.process import Process
+
+SOCKET = "/run/containerd/containerd.sock"
+CNI_PROGRAMS = ("/usr/lib/cni/ptp", "/usr/lib/cni/host-local")
+BRIDGE = "br0"
+READY_SECONDS = 180
+
+CONTAINERD = """\
+version = 3
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "{pause}"
+[plugins.'io.containerd.cri.v1.runtime']
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ["/opt/cni/bin"]
+  conf_dir = "/etc/cni/net.d"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  BinaryName = "{runc}"
+"""
+
+KUBELET = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+    # The machine below may have cgroups of version 1 for what version 2 does not have there.
+    "failCgroupV1": False, "cgroupDriver": "cgroupfs", "containerRuntimeEndpoint": f"unix://{SOCKET}",
+    # Nobody else reaches it.
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}}, "authorization": {"mode": "AlwaysAllow"},
+    "enforceNodeAllocatable": [], "failSwapOn": False, "resolvConf": "", "maxPods": 200,
+    "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+    "imageGCHighThresholdPercent": 100, "registryPullQPS": 0, "eventRecordQPS": 0,
+}
+
+
+class Kubelet:
+    """`number`: of the node; it gives its name and its addresses."""
+
+    def __init__(self, plane, number, directory, pause, images):
+        self.plane = plane
+        self.name = f"n{number}"
+        self.address = f"10.250.0.{10 + number}"
+        self.pods = f"10.244.{number}.0/24"
+        self.directory = directory / self.name
+        self.images = images
+        self.machine = Machine(self.name, self.directory, pause)
+        self.containerd, self.kubelet = None, None
+
+    def start(self):
+        self.directory.mkdir()
+        self.machine.start()
+        self.connect()
+        self.configure()
+        self.start_containerd()
+        for name, archive in self.images.items():
+            shutil.copy(archive, self.machine.state / name)
+            self.machine.run(build.BINARIES / "ctr", "--namespace", "k8s.io", "images", "import", self.machine.state / name)
+            (self.machine.state / name).unlink()
+        self.start_kubelet()
+
+    def connect(self):
+        """To the control plane; from there to other nodes."""
+        plane = self.plane.namespace
+        link(plane, self.name, self.machine.namespace, "eth0")
+        plane.ip(f"link set {self.name} master {BRIDGE}")
+        plane.ip(f"route add {self.pods} via {self.address}")
+        self.machine.namespace.ip(f"addr add {self.address}/24 dev eth0")
+
+    def reach(self, other):
+        """The pods of another node."""
+        self.machine.namespace.ip(f"route add {other.pods} via {other.address}")
+
+    def configure(self):
+        state = self.machine.state
+        (state / "containerd.toml").write_text(CONTAINERD.format(pause="sidestep.test/pause:1", runc=build.BINARIES / "runc"))
+        (state / "crictl.yaml").write_text("")
+        (state / "kubelet.json").write_text(json.dumps(KUBELET))
+        shutil.copy(self.plane.kubeconfig, state / "kubeconfig")
+        for place in ("/opt/cni/bin", "/etc/cni/net.d"):
+            self.machine.path(place).mkdir(parents=True)
+        for file in CNI_PROGRAMS:
+            shutil.copy(file, self.machine.path("/opt/cni/bin"))
+        self.network_file().write_text(json.dumps({"cniVersion": "1.0.0", "name": "test", "plugins": [{
+            "type": "ptp", "ipMasq": False,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": self.pods}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}))
+
+    def network_file(self):
+        return self.machine.path("/etc/cni/net.d") / "10-test.conflist"
+
+    def start_process(self, role, command):
+        env = {**ENV, "PATH": f"{build.BINARIES}:{ENV['PATH']}"}
+        return Process(role, self.machine.around(["nice", "-n", "5", *command]), self.directory / f"{role}.log", env)
+
+    def start_containerd(self):
+        self.containerd = self.start_process("containerd", [build.BINARIES / "containerd",
+                                                            "--config", self.machine.state / "containerd.toml"])
+        wait.until(self.is_served, "containerd to answer", READY_SECONDS, self.containerd.must_run)
+
+    def is_served(self):
+        try:
+            return self.crictl("version")
+        except Failure:
+            return False
+
+    def start_kubelet(self):
+        state = self.machine.state
+        self.kubelet = self.start_process("kubelet", [
+            build.BINARIES / "kubelet", f"--config={state / 'kubelet.json'}", f"--kubeconfig={state / 'kubeconfig'}",
+            f"--hostname-override={self.name}", f"--node-ip={self.address}"])
+
+    def wait_ready(self):
+        wait.until(self.is_ready, f"{self.name} to be ready", READY_SECONDS, self.kubelet.must_run)
+
+    def is_ready(self):
+        node = self.plane.api.get({"kind": "Node", "metadata": {"name": self.name}})
+        conditions = (node or {}).get("status", {}).get("conditions", [])
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    def kill(self, process):
+        """As a crash does it; containers go on."""
+        process.destroy()
+
+    def crictl(self, *words, seconds=60):
+        endpoint = f"unix://{SOCKET}"
+        command = [build.BINARIES / "crictl", "--config", self.machine.state / "crictl.yaml", "--timeout", "30s",
+                   "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, *words]
+        return self.machine.run(*command, seconds=seconds)
+
+    def remove(self):
+        self.machine.remove()
+        for process in (self.kubelet, self.containerd):
+            if process is not None:
+                process.destroy()

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Sidestep in a real cluster, installed with Helm: etcd, kube-apiserver, its controllers, the scheduler, and nodes with kubelet,
+containerd and runc, each node in namespaces of its own. Nothing has a route to the outside.
+
+  tests/cluster/kubernetes.py                      everything
+  tests/cluster/kubernetes.py --nodes 1            with one node
+  tests/cluster/kubernetes.py --until rings        this case and those before it, which it needs
+  tests/cluster/kubernetes.py --keep               leaves the logs
+
+The last line is `kubernetes: N passed, N failed`. The first run builds the programs, which takes a quarter of an hour.
+"""
+
+import argparse
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cluster import build, faults, goal, workloads
+from cluster.cluster import Cluster
+from kube.build import build as build_modules
+from kube.checks import Checks
+from testkit import console
+from testkit.console import say
+from testkit.failure import Failure
+
+CASES = {case.__name__: case for case in (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER)}
+EXPECTED = (Failure, OSError, subprocess.SubprocessError)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--until", choices=CASES, help="the last case")
+    parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="how many there are (default: 2)")
+    parser.add_argument("--programs", action="append", type=Path, metavar="DIR",
+                        help="where the image's programs were built (may be given several times; default: target/release)")
+    parser.add_argument("--keep", action="store_true", help="keep the logs")
+    return parser.parse_args()
+
+
+def run_cases(options, checks):
+    """A case needs those before it, so the first that breaks off is the last."""
+    with Cluster(options) as cluster:
+        for name, case in CASES.items():
+            say(f"{name}: {case.__doc__}")
+            try:
+                case(cluster, checks)
+            except EXPECTED as failure:
+                checks.check(False, f"{name}: broken off: {failure}")
+                return
+            if name == options.until:
+                return
+
+
+def main():
+    options = parse_arguments()
+    console.must_be_root("tests/cluster/kubernetes.py")
+    console.end_by_signals()
+    checks = Checks()
+    try:
+        build_modules(say, build.CLUSTER_MODULES)
+        run_cases(options, checks)
+    except EXPECTED as failure:
+        checks.check(False, f"cluster: {failure}")
+    except KeyboardInterrupt:
+        checks.check(False, "interrupted")
+    except Exception:  # noqa: BLE001 - it is told, and the closing line as well
+        checks.check(False, f"cluster: {traceback.format_exc()}")
+    for name, value in checks.figures.items():
+        say(f"{name}: {value:.4f}")
+    print(f"kubernetes: {checks.passed} passed, {len(checks.failures)} failed")
+    return 1 if checks.failures or not checks.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
