@@ -15,6 +15,9 @@
     {{- if .Values.cni.enabled }}
     - --admissions={{ .Values.hostPaths.run }}/admissions
     {{- end }}
+    {{- if .Values.nri.enabled }}
+    - --rings-namespaces={{ .Values.hostPaths.run }}/rings/namespaces
+    {{- end }}
     {{- if .Values.agent.networkPolicies }}
     - --network-policies
     {{- end }}
@@ -108,6 +111,7 @@
     - --library={{ .Values.hostPaths.library }}
     - --member={{ .Values.hostPaths.run }}/member
     - --metrics={{ include "sidestep.metricsAddress" . }}:{{ .Values.metrics.nriPort }}
+    - --namespaces-file={{ .Values.hostPaths.run }}/rings/namespaces
     {{- with .Values.nri.namespaces }}
     - --namespaces={{ join "," . }}
     {{- end }}
@@ -131,6 +135,8 @@
     - {name: library, mountPath: {{ .Values.hostPaths.library }}, readOnly: true}
     # Whether a broker was ever started.
     - {name: member, mountPath: {{ .Values.hostPaths.run }}/member, readOnly: true}
+    # What the agent writes: names of namespaces.
+    - {name: rings, mountPath: {{ .Values.hostPaths.run }}/rings, readOnly: true}
 {{- end -}}
 
 {{/* The broker's metrics. It asks by the operator's socket, which root may, and has no capability. */}}
