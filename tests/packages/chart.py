@@ -135,12 +135,12 @@ def test_names_of_namespaces_and_sockets_agree(_world):
 def test_agent_and_plugin_name_the_same_files(_world):
     pod = pod_of(ALL)
     one = {one["name"]: one for one in pod["containers"]}
-    names = "/run/sidestep/rings/namespaces"
-    check(f"--rings-namespaces={names}" in one["agent"]["command"], f"{one['agent']['command']}")
-    check(f"--namespaces-file={names}" in one["nri"]["command"], f"{one['nri']['command']}")
+    for file, of_agent, of_plugin in (("namespaces", "rings-namespaces", "namespaces-file"), ("events", "rings-events", "events")):
+        for name, option in (("agent", of_agent), ("nri", of_plugin)):
+            check(f"--{option}=/run/sidestep/rings/{file}" in one[name]["command"], f"{one[name]['command']}")
     for name in ("agent", "nri"):
         places = {mount["mountPath"] for mount in one[name]["volumeMounts"]}
-        check(places & {"/run/sidestep", "/run/sidestep/rings"}, f"{name} does not see {names}: {places}")
+        check(places & {"/run/sidestep", "/run/sidestep/rings"}, f"{name} does not see the files: {places}")
     paths = [volume["hostPath"]["path"] for volume in pod["volumes"] if volume["name"] == "rings"]
     check(paths == ["/run/sidestep/rings"], f"{paths}")
 

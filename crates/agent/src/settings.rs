@@ -21,6 +21,8 @@ pub struct Settings {
     pub admissions: Option<PathBuf>,
     /// Where the names of namespaces are written that are enrolled for rings, with an API server.
     pub rings_namespaces: Option<PathBuf>,
+    /// The plugin's file about containers that do not use rings, with an API server.
+    pub rings_events: Option<PathBuf>,
     pub node_name: String,
     pub zone: Option<String>,
     pub cgroup: PathBuf,
@@ -59,6 +61,7 @@ struct File {
     captures: Option<PathBuf>,
     admissions: Option<PathBuf>,
     rings_namespaces: Option<PathBuf>,
+    rings_events: Option<PathBuf>,
     node_name: Option<String>,
     zone: Option<String>,
     cgroup: Option<PathBuf>,
@@ -140,12 +143,14 @@ impl Settings {
         let with_cluster = |name, given| with_cluster(name, given, &source);
         let rings_namespaces =
             with_cluster("rings-namespaces", args.rings_namespaces.clone().or(file.rings_namespaces))?;
+        let rings_events = with_cluster("rings-events", args.rings_events.clone().or(file.rings_events))?;
         let admissions = admissions(args.admissions.clone().or(file.admissions), &source, captures.as_deref())?;
         Ok(Settings {
             source,
             captures,
             admissions,
             rings_namespaces,
+            rings_events,
             node_name: args.node_name.clone().or(file.node_name).map_or_else(host_name, Ok)?,
             zone: args.zone.clone().or(file.zone),
             cgroup: args.cgroup.clone().or(file.cgroup).map_or_else(cgroup_mount, Ok)?,
@@ -170,6 +175,7 @@ impl Settings {
             ("captures", self.captures != other.captures),
             ("admissions", self.admissions != other.admissions),
             ("rings-namespaces", self.rings_namespaces != other.rings_namespaces),
+            ("rings-events", self.rings_events != other.rings_events),
             ("node-name", self.node_name != other.node_name),
             ("cgroup", self.cgroup != other.cgroup),
             ("pins", self.pins != other.pins),

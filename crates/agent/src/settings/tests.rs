@@ -63,8 +63,10 @@ fn what_needs_an_api_server_is_refused_without_one() {
     assert_eq!(settings.rings_namespaces.as_deref(), Some(Path::new("/r/namespaces")));
     let directory = tempfile::tempdir().unwrap();
     let own = ["--config", directory.path().to_str().unwrap()];
-    let error = of(&[&own[..], &["--rings-namespaces", "/r/namespaces"]].concat()).unwrap_err();
-    assert!(error.contains("rings-namespaces: needs an API server"), "{error}");
+    for name in ["rings-namespaces", "rings-events"] {
+        let error = of(&[&own[..], &[&format!("--{name}"), "/r/file"]].concat()).unwrap_err();
+        assert!(error.contains(&format!("{name}: needs an API server")), "{error}");
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What the agent does for the plugin that gives containers the library.
 
 use crate::agent::Node;
-use crate::api_server::{NAMESPACES, PODS, PORT, Server, World};
+use crate::api_server::{EVENTS, NAMESPACES, PODS, PORT, Server, World};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,4 +96,49 @@ fn enrolled_namespaces_stay_enrolled_without_an_api_server() {
     scene.world.delete(NAMESPACES, "shop");
     scene.world.refuse(NAMESPACES, false);
     scene.wait_for_names("web\n");
+}
+
+/// What the plugin writes.
+fn line(pod: &str, container: &str, changes: &Value) -> String {
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let mut line = json!({"time": now, "level": "info", "event": "no-effect", "namespace": "shop", "pod": pod,
+                          "pod_uid": format!("uid-{pod}"), "container": container, "reason": "static", "message": "It is static"});
+    line.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    format!("{line}\n")
+}
+
+#[test]
+fn what_the_plugin_says_of_containers_is_events_of_their_pods() {
+    let mut scene = Scene::new();
+    let file = scene.file("events");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    let add = |text: String| {
+        let mut opened = File::options().create(true).append(true).open(&file).unwrap();
+        opened.write_all(text.as_bytes()).unwrap();
+    };
+    add(line("old", "app", &json!({"time": "2020-01-02T03:04:05Z"})) + &line("before", "app", &json!({})));
+    scene.spawn(&["--rings-events", file.to_str().unwrap()]);
+    let of = |world: &World, pod: &str| -> Vec<Value> {
+        world.all(EVENTS).into_iter().filter(|event| event["regarding"]["name"] == pod).collect()
+    };
+    let world = Arc::clone(&scene.world);
+    scene.node.wait(|_| of(&world, "before").len() == 1);
+    // Strange lines, then one that is full of containers, and then the file is exchanged.
+    add("{}\nno JSON\n".to_string()
+        + &line("../x", "app", &json!({}))
+        + &line("quiet", "app", &json!({"reason": "opted-out"})));
+    add((0..30).map(|n| line("many", &format!("c{n}"), &json!({}))).collect());
+    std::fs::rename(&file, file.with_extension("1")).unwrap();
+    add(line("web", "app", &json!({"event": "left-out", "reason": "no-broker"})));
+    scene.node.wait(|_| of(&world, "web").len() == 1);
+    let event = of(&world, "web").remove(0);
+    let expected = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web", "uid": "uid-web",
+                          "fieldPath": "spec.containers{app}"});
+    assert_eq!((&event["regarding"], &event["reason"]), (&expected, &json!("RingsLeftOut")), "{event}");
+    assert_eq!(
+        (&event["type"], &event["note"]),
+        (&json!("Warning"), &json!("Container app: It is static (no-broker)"))
+    );
+    assert_eq!(of(&world, "many").len(), 10);
+    assert_eq!(world.all(EVENTS).len(), 12, "{:?}", world.all(EVENTS));
 }

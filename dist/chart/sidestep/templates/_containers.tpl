@@ -17,6 +17,7 @@
     {{- end }}
     {{- if .Values.nri.enabled }}
     - --rings-namespaces={{ .Values.hostPaths.run }}/rings/namespaces
+    - --rings-events={{ .Values.hostPaths.run }}/rings/events
     {{- end }}
     {{- if .Values.agent.networkPolicies }}
     - --network-policies
@@ -112,6 +113,7 @@
     - --member={{ .Values.hostPaths.run }}/member
     - --metrics={{ include "sidestep.metricsAddress" . }}:{{ .Values.metrics.nriPort }}
     - --namespaces-file={{ .Values.hostPaths.run }}/rings/namespaces
+    - --events={{ .Values.hostPaths.run }}/rings/events
     {{- with .Values.nri.namespaces }}
     - --namespaces={{ join "," . }}
     {{- end }}
@@ -135,8 +137,8 @@
     - {name: library, mountPath: {{ .Values.hostPaths.library }}, readOnly: true}
     # Whether a broker was ever started.
     - {name: member, mountPath: {{ .Values.hostPaths.run }}/member, readOnly: true}
-    # What the agent writes: names of namespaces.
-    - {name: rings, mountPath: {{ .Values.hostPaths.run }}/rings, readOnly: true}
+    # Names of namespaces from the agent, and for the agent what becomes of containers.
+    - {name: rings, mountPath: {{ .Values.hostPaths.run }}/rings}
 {{- end -}}
 
 {{/* The broker's metrics. It asks by the operator's socket, which root may, and has no capability. */}}
