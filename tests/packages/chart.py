@@ -110,7 +110,9 @@ def test_the_role_grants_what_is_used(_world):
 
     reads = {(name, verb) for name in ("services", "nodes", "endpointslices") for verb in ("list", "watch")}
     events = {("events", "create"), ("events", "patch")}
-    check(granted(()) == reads | events, f"by default: {granted(())}")
+    namespaces = {("namespaces", verb) for verb in ("list", "watch")}  # which are enrolled for rings
+    check(granted(()) == reads | events | namespaces, f"by default: {granted(())}")
+    check(granted(("nri.enabled=false",)) == reads | events, f"without rings: {granted(('nri.enabled=false',))}")
     pods = {(name, verb) for name in ("pods", "namespaces", "networkpolicies") for verb in ("list", "watch")}
     pods.add(("pods", "get"))  # of one that is about to start
     check(granted(ALL) == reads | events | pods, f"with all: {granted(ALL)}")
@@ -128,6 +130,19 @@ def test_names_of_namespaces_and_sockets_agree(_world):
     member = "/run/sidestep/member"
     words = {one["name"]: one["command"] for one in pod["containers"]}
     check(f"--address={member}/broker" in words["broker"] and f"--member={member}" in words["nri"], f"{words}")
+
+
+def test_agent_and_plugin_name_the_same_files(_world):
+    pod = pod_of(ALL)
+    one = {one["name"]: one for one in pod["containers"]}
+    for file, of_agent, of_plugin in (("namespaces", "rings-namespaces", "namespaces-file"), ("events", "rings-events", "events")):
+        for name, option in (("agent", of_agent), ("nri", of_plugin)):
+            check(f"--{option}=/run/sidestep/rings/{file}" in one[name]["command"], f"{one[name]['command']}")
+    for name in ("agent", "nri"):
+        places = {mount["mountPath"] for mount in one[name]["volumeMounts"]}
+        check(places & {"/run/sidestep", "/run/sidestep/rings"}, f"{name} does not see the files: {places}")
+    paths = [volume["hostPath"]["path"] for volume in pod["volumes"] if volume["name"] == "rings"]
+    check(paths == ["/run/sidestep/rings"], f"{paths}")
 
 
 def test_programs_know_their_options(world):

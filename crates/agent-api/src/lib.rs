@@ -15,6 +15,7 @@ mod client;
 mod metrics;
 mod policy;
 mod question;
+mod rings;
 
 pub use admission::*;
 pub use answer::*;
@@ -22,6 +23,7 @@ pub use client::{AskError, DEFAULT_SOCKET, Limits, ask, ask_within};
 pub use metrics::*;
 pub use policy::*;
 pub use question::{Caller, Protocol, Question};
+pub use rings::*;
 
 use serde::{Deserialize, Serialize};
 

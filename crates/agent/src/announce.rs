@@ -18,6 +18,8 @@ pub enum Subject {
         namespace: Arc<str>,
         name: Arc<str>,
         uid: Option<Arc<str>>,
+        /// None: the pod as a whole.
+        container: Option<Arc<str>>,
     },
 }
 
@@ -34,6 +36,12 @@ pub enum Reason {
     CaptureTrouble,
     /// Policies of the whole node are not in force as they should be.
     PolicyTrouble,
+    /// A container of a pod that is enrolled for rings was created without the library.
+    RingsLeftOut,
+    /// The library has no effect in such a container.
+    RingsNoEffect,
+    /// Nobody knows whether it has one.
+    RingsUnknown,
 }
 
 /// What is to be published.

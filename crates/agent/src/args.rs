@@ -50,6 +50,13 @@ pub struct Args {
     /// (such as /run/sidestep/admissions), where an agent that is started later finds them
     #[arg(long, value_name = "DIR")]
     pub admissions: Option<PathBuf>,
+    /// With an API server: write the names of namespaces with the label sidestep.dev/rings=enabled into this file, for
+    /// sidestep-nri --namespaces-file
+    #[arg(long, value_name = "FILE")]
+    pub rings_namespaces: Option<PathBuf>,
+    /// With an API server: publish what sidestep-nri --events FILE says of containers as Events of their pods
+    #[arg(long, value_name = "FILE")]
+    pub rings_events: Option<PathBuf>,
     /// This node's name, as endpoints name it [default: the host name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub node_name: Option<String>,
@@ -94,6 +101,6 @@ pub struct Args {
     #[arg(long)]
     pub network_policies: bool,
     /// Remove everything of the agent: programs, tables, socket. A running agent ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "watch", "arm", "exempt", "network_policies", "health_check_node_ports"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "rings_namespaces", "rings_events", "watch", "arm", "exempt", "network_policies", "health_check_node_ports"])]
     pub detach: bool,
 }

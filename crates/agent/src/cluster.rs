@@ -1,6 +1,7 @@
-//! Services from a Kubernetes API server, and pods if policies need them: list, then watch; both again, with growing pauses, when
-//! the server goes away.
+//! Services from a Kubernetes API server, pods if policies need them, and namespaces if policies or rings do: list, then watch; both
+//! again, with growing pauses, when the server goes away.
 
+mod enrolled;
 mod failure;
 mod known;
 mod listening;
@@ -33,6 +34,8 @@ pub struct Cluster {
     /// Whether to read pods, whose identities policies need: those of the directory of captures, or NetworkPolicies. Pods that are
     /// admitted have labels that may change.
     asks_pods: bool,
+    /// Where the names of namespaces are written that are enrolled for rings.
+    rings_namespaces: Option<PathBuf>,
     asks_network_policies: bool,
     refresh: Arc<Notify>,
     heard: Heard,
@@ -79,10 +82,16 @@ impl Cluster {
             node_name,
             asks_zone,
             asks_pods,
+            rings_namespaces: settings.rings_namespaces.clone(),
             asks_network_policies,
             refresh: Arc::default(),
             heard,
         })
+    }
+
+    /// Whether to read namespaces.
+    fn asks_namespaces(&self) -> bool {
+        self.asks_pods || self.rings_namespaces.is_some()
     }
 
     /// A client with the settings and credentials that files have now.
@@ -120,12 +129,14 @@ impl Cluster {
             node: &self.node_name,
             zone: self.asks_zone,
             pods: self.asks_pods,
+            namespaces: self.asks_namespaces(),
             network_policies: self.asks_network_policies,
         };
         let mut news = pin!(news::follow(client, followed));
         let mut refresh = pin!(self.refresh.notified());
         loop {
             known.end_quiet_outages(sink)?;
+            known.write_enrolled(sink)?;
             let next = select(news.next(), refresh.as_mut());
             match tokio::time::timeout(QUIET, next).await {
                 Ok(Either::Left((Some(next), _))) => known.handle(next, sink)?,

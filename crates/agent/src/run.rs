@@ -1,6 +1,7 @@
 //! The agent's life: fills the tables, then attaches the programs, and then keeps both up to date.
 
 use crate::admission::{Admissions, StartError};
+use crate::announce::Announcer;
 use crate::answer::{self, Desk, SocketError};
 use crate::args::Args;
 use crate::cluster::Cluster;
@@ -12,7 +13,7 @@ use crate::node::{End, Node};
 use crate::privileges::{self, PrivilegeError};
 use crate::settings::{Settings, SettingsError, SourceSettings};
 use crate::signals::{self, Caught, IsLoading};
-use crate::{addresses, events, metrics};
+use crate::{addresses, events, metrics, rings};
 use sidestep_ebpf::error::{Doing, Error};
 use sidestep_ebpf::probe::{self, Missing};
 use sidestep_ebpf::{netns, services};
@@ -78,6 +79,7 @@ pub fn run(args: Args) -> Result<(), RunError> {
     let agent = signals::Agent { args, inbox: its_inbox, refreshers, is_loading: is_loading.clone(), socket };
     spawn("signals", move || signals.follow(&agent));
     start_addresses(&inbox);
+    start_events_of_containers(&settings);
     let end = keep(&settings, source_names, &inbox, &messages, &is_loading);
     let _ = answer::remove(&settings.socket);
     // Questions that arrive now get an error, and the last answer is still written.
@@ -209,6 +211,13 @@ fn start_addresses(inbox: &Sender<Message>) {
             tracing::error!("NodePorts and policies do not follow this node's addresses any more: {error}");
         }
     });
+}
+
+fn start_events_of_containers(settings: &Settings) {
+    if let Some(file) = settings.rings_events.clone() {
+        let announcer = Announcer::start(settings);
+        spawn("containers", move || rings::follow(file, announcer));
+    }
 }
 
 #[cfg(test)]

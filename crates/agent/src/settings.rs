@@ -19,6 +19,10 @@ pub struct Settings {
     pub captures: Option<PathBuf>,
     /// Where admitted pods are kept, with an API server. None: no pods are admitted.
     pub admissions: Option<PathBuf>,
+    /// Where the names of namespaces are written that are enrolled for rings, with an API server.
+    pub rings_namespaces: Option<PathBuf>,
+    /// The plugin's file about containers that do not use rings, with an API server.
+    pub rings_events: Option<PathBuf>,
     pub node_name: String,
     pub zone: Option<String>,
     pub cgroup: PathBuf,
@@ -56,6 +60,8 @@ struct File {
     in_cluster: bool,
     captures: Option<PathBuf>,
     admissions: Option<PathBuf>,
+    rings_namespaces: Option<PathBuf>,
+    rings_events: Option<PathBuf>,
     node_name: Option<String>,
     zone: Option<String>,
     cgroup: Option<PathBuf>,
@@ -94,6 +100,8 @@ pub enum SettingsError {
     NoPods(PathBuf),
     #[error("admissions and captures: {} cannot be both: admitted pods are kept in a directory of their own", .0.display())]
     SameDirectory(PathBuf),
+    #[error("{0}: needs an API server: name it by --kubeconfig or --in-cluster instead of a directory")]
+    NoCluster(&'static str),
     #[error("exempt")]
     Exempt(#[source] Invalid),
     #[error("metrics: expected ADDRESS:PORT or off, found {0:?}")]
@@ -132,11 +140,17 @@ impl Settings {
         if let (SourceSettings::Directory(path), Some(other)) = (&source, &captures) {
             return Err(SettingsError::TwoDirectories { captures: other.clone(), directory: path.clone() });
         }
+        let with_cluster = |name, given| with_cluster(name, given, &source);
+        let rings_namespaces =
+            with_cluster("rings-namespaces", args.rings_namespaces.clone().or(file.rings_namespaces))?;
+        let rings_events = with_cluster("rings-events", args.rings_events.clone().or(file.rings_events))?;
         let admissions = admissions(args.admissions.clone().or(file.admissions), &source, captures.as_deref())?;
         Ok(Settings {
             source,
             captures,
             admissions,
+            rings_namespaces,
+            rings_events,
             node_name: args.node_name.clone().or(file.node_name).map_or_else(host_name, Ok)?,
             zone: args.zone.clone().or(file.zone),
             cgroup: args.cgroup.clone().or(file.cgroup).map_or_else(cgroup_mount, Ok)?,
@@ -160,6 +174,8 @@ impl Settings {
             ("source of Services", self.source != other.source),
             ("captures", self.captures != other.captures),
             ("admissions", self.admissions != other.admissions),
+            ("rings-namespaces", self.rings_namespaces != other.rings_namespaces),
+            ("rings-events", self.rings_events != other.rings_events),
             ("node-name", self.node_name != other.node_name),
             ("cgroup", self.cgroup != other.cgroup),
             ("pins", self.pins != other.pins),
@@ -224,6 +240,14 @@ fn admissions(
     }
 }
 
+/// What makes no sense without an API server.
+fn with_cluster<T>(name: &'static str, given: Option<T>, source: &SourceSettings) -> Result<Option<T>, SettingsError> {
+    if given.is_some() && matches!(source, SourceSettings::Directory(_)) {
+        return Err(SettingsError::NoCluster(name));
+    }
+    Ok(given)
+}
+
 fn exempt(texts: &[String]) -> Result<Vec<Netns>, SettingsError> {
     texts.iter().map(|text| Netns::read(text).map_err(SettingsError::Exempt)).collect()
 }
@@ -267,98 +291,4 @@ fn warning(mount: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::{CommandFactory, Parser};
-    use sidestep_error::chain;
-
-    /// The settings for these options, or the error's text.
-    fn of(words: &[&str]) -> Result<Settings, String> {
-        let words = ["agent", "--cgroup", "/c", "--node-name", "n"].iter().chain(words);
-        let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
-        Settings::new(&args).map_err(|error| chain(&error).to_string())
-    }
-
-    #[test]
-    fn the_definitions_are_consistent() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn without_a_source_all_of_them_are_named() {
-        let error = Args::try_parse_from(["agent", "--zone", "a"]).map(|_| ()).unwrap_err().to_string();
-        let named = "<--config <DIR|FILE>|--kubeconfig <FILE>|--in-cluster|--detach>";
-        assert!(error.contains("required arguments were not provided") && error.contains(named), "{error}");
-    }
-
-    #[test]
-    fn options_decide_over_the_file() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(&file, "directory = '/d'\nzone = 'a'\nmetrics = 'off'\n").unwrap();
-        let path = file.path().to_str().unwrap();
-        let settings = of(&["--config", path, "--zone", "b"]).unwrap();
-        assert!(matches!(&settings.source, SourceSettings::Directory(path) if path == Path::new("/d")));
-        assert_eq!((settings.zone.as_deref(), settings.metrics), (Some("b"), None));
-        let settings = of(&["--config", path, "--kubeconfig", "/k"]).unwrap();
-        assert!(matches!(settings.source, SourceSettings::Kubeconfig(_)));
-    }
-
-    #[test]
-    fn captures_come_from_a_directory_of_their_own_only_beside_an_api_server() {
-        let settings = of(&["--kubeconfig", "/k", "--captures", "/c"]).unwrap();
-        assert_eq!(settings.captures.as_deref(), Some(Path::new("/c")));
-        let directory = tempfile::tempdir().unwrap();
-        let error = of(&["--config", directory.path().to_str().unwrap(), "--captures", "/c"]).unwrap_err();
-        assert!(error.contains("captures /c: Captures come from the directory"), "{error}");
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(&file, "in-cluster = true\ncaptures = '/c'\n").unwrap();
-        assert_eq!(
-            of(&["--config", file.path().to_str().unwrap()]).unwrap().captures.as_deref(),
-            Some(Path::new("/c"))
-        );
-    }
-
-    #[test]
-    fn pods_are_admitted_only_with_an_api_server_and_in_a_directory_of_their_own() {
-        let settings = of(&["--kubeconfig", "/k", "--captures", "/c", "--admissions", "/a"]).unwrap();
-        assert_eq!(settings.admissions.as_deref(), Some(Path::new("/a")));
-        assert_eq!(of(&["--in-cluster"]).unwrap().admissions, None);
-        let directory = tempfile::tempdir().unwrap();
-        let error = of(&["--config", directory.path().to_str().unwrap(), "--admissions", "/a"]).unwrap_err();
-        assert!(error.contains("admissions /a: pods are read from an API server"), "{error}");
-        let error = of(&["--in-cluster", "--captures", "/a", "--admissions", "/a"]).unwrap_err();
-        assert!(error.contains("/a cannot be both"), "{error}");
-    }
-
-    #[test]
-    fn a_part_of_the_hierarchy_is_not_taken_for_all_of_it() {
-        let mount = tempfile::tempdir().unwrap();
-        assert_eq!(warning(mount.path()), None);
-        std::fs::write(mount.path().join("cgroup.type"), "domain\n").unwrap();
-        let warned = warning(mount.path()).unwrap();
-        assert!(warned.contains("not the root of cgroup v2") && warned.contains("--cgroup"), "{warned}");
-    }
-
-    #[test]
-    fn errors_name_what_is_wrong() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let path = file.path().to_str().unwrap();
-        for (text, expected) in [
-            ("directory = '/d'\nzoned = 'a'\n", "unknown field `zoned`"),
-            ("zone = 'a'\n", "exactly one of directory, kubeconfig and in-cluster"),
-            ("directory = '/d'\nin-cluster = true\n", "exactly one of"),
-            ("directory = '/d'\nmetrics = 'here'\n", "metrics: expected ADDRESS:PORT or off, found \"here\""),
-        ] {
-            std::fs::write(&file, text).unwrap();
-            let error = of(&["--config", path]).unwrap_err();
-            assert!(error.contains(expected), "{error}");
-        }
-        let directory = tempfile::tempdir().unwrap();
-        for other in [&["--kubeconfig", "/k"][..], &["--in-cluster"]] {
-            let words = [&["--config", directory.path().to_str().unwrap()], other].concat();
-            let error = of(&words).unwrap_err();
-            assert!(error.contains("from this directory or from an API server, not from both"), "{error}");
-        }
-        assert!(of(&["--config", "/nowhere/agent.toml"]).unwrap_err().contains("/nowhere/agent.toml: cannot read it"));
-    }
-}
+mod tests;

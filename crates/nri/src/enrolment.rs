@@ -3,10 +3,9 @@
 use crate::api::{Container, PodSandbox};
 use crate::namespaces::Namespaces;
 use crate::reason::Reason;
+use sidestep_agent_api::{RINGS, RINGS_ENABLED};
 
-/// The label of a pod that enrols it, and the annotation that opts it out.
-pub const RINGS: &str = "sidestep.dev/rings";
-const ENABLED: &str = "enabled";
+/// The annotation's only value that opts out.
 const DISABLED: &str = "disabled";
 
 /// What labels and annotations want.
@@ -23,7 +22,7 @@ pub enum Enrolment {
 /// What is wanted for a container. The pod's label decides; without one, the namespace does.
 pub fn enrolment(pod: &PodSandbox, container: &Container, namespaces: &mut Namespaces) -> Enrolment {
     let enrolled = match pod.labels.get(RINGS) {
-        Some(value) => value == ENABLED,
+        Some(value) => value == RINGS_ENABLED,
         None => namespaces.contains(&pod.namespace),
     };
     if !enrolled {

@@ -2,14 +2,12 @@
 //! from a file that the agent or an operator writes.
 
 use rustix::fs::{Mode, OFlags};
+use sidestep_agent_api::LARGEST_NAMESPACES_FILE as LARGEST;
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// Most bytes of the file.
-const LARGEST: u64 = 1 << 20;
 
 /// Names from options and from a file.
 pub struct Namespaces {

@@ -165,6 +165,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidestep_agent_api::ContainerEvent;
 
     #[test]
     fn the_file_of_events_is_bounded() {
@@ -198,5 +199,33 @@ mod tests {
         assert_eq!(text.matches('\n').count(), 1);
         assert!(text.len() < 3000 && !text.contains('\u{1b}'), "{text}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON")["event"], "e");
+    }
+
+    /// The agent makes Events of Kubernetes of the file's lines.
+    #[test]
+    fn the_agent_can_read_the_lines() {
+        let pod = PodSandbox {
+            name: "web-0".into(),
+            namespace: "shop".into(),
+            uid: "1f0b8a52".into(),
+            ..PodSandbox::default()
+        };
+        let subject = Subject::new(&pod, &Container { name: "app".into(), ..Container::default() });
+        let reason = Reason::Static;
+        let line = Line {
+            time: now(),
+            level: "info",
+            event: Outcome::NoEffect(reason).name(),
+            subject: Some(&subject),
+            reason: Some(reason.name()),
+            message: reason.sentence(),
+        };
+        let read: ContainerEvent = serde_json::from_str(&super::text(&line)).expect("an event");
+        assert_eq!(
+            (&*read.namespace, &*read.pod, &*read.pod_uid, &*read.container),
+            ("shop", "web-0", "1f0b8a52", "app")
+        );
+        assert_eq!((&*read.event, &*read.reason, &*read.message), ("no-effect", "static", reason.sentence()));
+        assert!(read.time.parse::<Timestamp>().is_ok(), "{}", read.time);
     }
 }

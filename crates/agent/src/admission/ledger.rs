@@ -11,7 +11,7 @@ use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -33,8 +33,7 @@ pub struct Ledger {
 /// More than the labels and annotations of any pod.
 const LONGEST: u64 = 1 << 20;
 const ENDING: &str = "json";
-/// A hidden file, which no source reads.
-const ASIDE: &str = ".new";
+const MODE: u32 = 0o600;
 /// `f_type` in statfs(2).
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
@@ -75,17 +74,9 @@ impl Ledger {
         let older: Vec<String> = self.records.iter().filter_map(is_older).collect();
         older.iter().try_for_each(|other| self.remove(other))?;
         let path = self.path(&container);
-        self.write(&path, text).map_err(|source| LedgerError::Write { path, source })?;
+        sidestep_files::write(&path, MODE, text.as_bytes()).map_err(|source| LedgerError::Write { path, source })?;
         self.records.insert(container, record);
         Ok(())
-    }
-
-    /// By renaming, so that no reader sees a part of it.
-    fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-        let aside = self.directory.join(ASIDE);
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-        file.write_all(text.as_bytes())?;
-        std::fs::rename(&aside, path)
     }
 
     /// Forgets the container. One that is not known is no error.

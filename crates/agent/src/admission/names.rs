@@ -1,12 +1,11 @@
 //! Names in requests become names of files and parts of URLs.
 
 use super::error::AdmissionError;
+use crate::object_name::{LONGEST, is_object_name};
 use sidestep_agent_api::{Applicant, Attachment};
 
 /// Runtimes use 64 digits.
 const LONGEST_CONTAINER: usize = 200;
-/// Of objects in Kubernetes.
-const LONGEST_NAME: usize = 253;
 /// IFNAMSIZ without the zero at the end.
 const LONGEST_INTERFACE: usize = 15;
 
@@ -14,7 +13,7 @@ const LONGEST_INTERFACE: usize = 15;
 pub fn check(applicant: &Applicant) -> Result<(), AdmissionError> {
     let Attachment { network, container, interface } = &applicant.attachment;
     let names = [
-        (network, is_cni_name(network) && network.len() <= LONGEST_NAME),
+        (network, is_cni_name(network) && network.len() <= LONGEST),
         (container, is_cni_name(container) && container.len() <= LONGEST_CONTAINER),
         (interface, is_interface(interface)),
         (&applicant.namespace, is_object_name(&applicant.namespace)),
@@ -34,13 +33,6 @@ fn is_cni_name(text: &str) -> bool {
 fn is_interface(text: &str) -> bool {
     let is_foreign = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     !text.is_empty() && text.len() <= LONGEST_INTERFACE && !text.contains(is_foreign) && ![".", ".."].contains(&text)
-}
-
-/// A subdomain of DNS, which the name of a namespace is, too.
-fn is_object_name(text: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.len() <= LONGEST_NAME && text.starts_with(is_edge) && text.ends_with(is_edge) && text.chars().all(is_part)
 }
 
 #[cfg(test)]

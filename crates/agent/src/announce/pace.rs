@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn many_objects_are_no_flood() {
         let (mut pace, begin) = (Pace::default(), Instant::now());
-        let pod = |n: u64| Subject::Pod { namespace: "shop".into(), name: n.to_string().into(), uid: None };
+        let pod =
+            |n: u64| Subject::Pod { namespace: "shop".into(), name: n.to_string().into(), uid: None, container: None };
         let mut published = |from: u64, second: u64| {
             let now = begin + Duration::from_secs(second);
             (from..from + 1000).filter(|n| pace.permits(&pod(*n), Reason::CaptureTrouble, now)).count()

@@ -76,6 +76,7 @@ fn action(of: Reason) -> &'static str {
         Reason::InvalidObject => "Reading",
         Reason::CaptureTrouble => "Capturing",
         Reason::PolicyTrouble => "EnforcingPolicies",
+        Reason::RingsLeftOut | Reason::RingsNoEffect | Reason::RingsUnknown => "StartingContainer",
     }
 }
 
@@ -90,12 +91,14 @@ fn reference(subject: &Subject, node: &str) -> ObjectReference {
             uid: text(node),
             ..ObjectReference::default()
         },
-        Subject::Pod { namespace, name, uid } => ObjectReference {
+        Subject::Pod { namespace, name, uid, container } => ObjectReference {
             api_version: text("v1"),
             kind: text("Pod"),
             namespace: text(namespace),
             name: text(name),
             uid: uid.as_deref().and_then(text),
+            // As the kubelet names it.
+            field_path: container.as_ref().map(|name| format!("spec.containers{{{name}}}")),
             ..ObjectReference::default()
         },
     }

@@ -1,6 +1,7 @@
 //! The objects that were reported of a cluster, so that objects that a new list lacks count as deleted; and its errors.
 
 use super::Cluster;
+use super::enrolled::Enrolled;
 use super::failure::Failure;
 use super::news::{Item, News, Step};
 use crate::message::{EventSink, Gone, Update};
@@ -18,9 +19,9 @@ pub const QUIET: Duration = Duration::from_secs(60);
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Kinds that are read only if policies need them. A server that refuses them stops nothing.
+/// Kinds that are read only if policies, or rings, need them. A server that refuses them stops nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum OfPolicies {
+enum Optional {
     Pods,
     Namespaces,
     NetworkPolicies,
@@ -30,8 +31,9 @@ enum OfPolicies {
 pub struct Known {
     services: Kind,
     slices: Kind,
-    /// Kinds that policies need, if they are read.
-    of_policies: Vec<(OfPolicies, Kind)>,
+    /// Those that are read.
+    optional: Vec<(Optional, Kind)>,
+    enrolled: Option<Enrolled>,
     mine: Mine,
     is_told: bool,
 }
@@ -39,22 +41,25 @@ pub struct Known {
 impl Known {
     pub fn new(of: &Cluster) -> Known {
         let outage = Outage::of(&format!("Node {}", of.node_name));
-        let pods = [(OfPolicies::Pods, Kind::of("Pods")), (OfPolicies::Namespaces, Kind::of("Namespaces"))];
-        let policies = [(OfPolicies::NetworkPolicies, Kind::of("NetworkPolicies"))];
-        let of_policies = pods.into_iter().filter(|_| of.asks_pods);
-        let of_policies = of_policies.chain(policies.into_iter().filter(|_| of.asks_network_policies)).collect();
+        let optional = [
+            (of.asks_pods, Optional::Pods, "Pods"),
+            (of.asks_namespaces(), Optional::Namespaces, "Namespaces"),
+            (of.asks_network_policies, Optional::NetworkPolicies, "NetworkPolicies"),
+        ];
+        let read = optional.into_iter().filter(|(is_read, ..)| *is_read);
         Known {
             services: Kind::of("Services"),
             slices: Kind::of("EndpointSlices"),
-            of_policies,
+            optional: read.map(|(_, which, name)| (which, Kind::of(name))).collect(),
+            enrolled: of.rings_namespaces.clone().map(Enrolled::new),
             mine: Mine { is_answered: !of.asks_zone, outage },
             is_told: false,
         }
     }
 
     pub fn end_quiet_outages(&mut self, sink: &EventSink) -> Result<(), Gone> {
-        let of_policies = self.of_policies.iter_mut().map(|(_, kind)| kind);
-        let kinds = [&mut self.services, &mut self.slices].into_iter().chain(of_policies).map(|kind| &mut kind.outage);
+        let optional = self.optional.iter_mut().map(|(_, kind)| kind);
+        let kinds = [&mut self.services, &mut self.slices].into_iter().chain(optional).map(|kind| &mut kind.outage);
         kinds.chain([&mut self.mine.outage]).try_for_each(|outage| outage.end_if_quiet(sink))
     }
 
@@ -62,14 +67,17 @@ impl Known {
         match news {
             News::Service(step) => self.services.handle(step, sink)?,
             News::Slice(step) => self.slices.handle(step, sink)?,
-            News::Pod(step) => self.handle_of_policies(OfPolicies::Pods, step, sink)?,
-            News::Namespace(step) => self.handle_of_policies(OfPolicies::Namespaces, step, sink)?,
-            News::NetworkPolicy(step) => self.handle_of_policies(OfPolicies::NetworkPolicies, step, sink)?,
+            News::Pod(step) => self.handle_optional(Optional::Pods, step, sink)?,
+            News::Namespace(step) => {
+                self.enrolled.iter_mut().for_each(|enrolled| enrolled.note(&step));
+                self.handle_optional(Optional::Namespaces, step, sink)?;
+            }
+            News::NetworkPolicy(step) => self.handle_optional(Optional::NetworkPolicies, step, sink)?,
             News::Node(event) => self.mine.handle(*event, sink)?,
         }
-        let knows_pods = self.of_policies.iter().all(|(_, kind)| kind.heard != Heard::Nothing);
+        let knows_others = self.optional.iter().all(|(_, kind)| kind.heard != Heard::Nothing);
         let knows_services = [&self.services, &self.slices].iter().all(|kind| kind.heard == Heard::List);
-        let is_all = knows_services && knows_pods && self.mine.is_answered;
+        let is_all = knows_services && knows_others && self.mine.is_answered;
         if is_all && !std::mem::replace(&mut self.is_told, is_all) {
             sink.tell(Update::Listed)?;
         }
@@ -78,8 +86,13 @@ impl Known {
 }
 
 impl Known {
-    fn handle_of_policies(&mut self, which: OfPolicies, step: Step, sink: &EventSink) -> Result<(), Gone> {
-        let found = self.of_policies.iter_mut().find(|(one, _)| *one == which);
+    /// After each news, and after a while without any.
+    pub fn write_enrolled(&mut self, sink: &EventSink) -> Result<(), Gone> {
+        self.enrolled.as_mut().map_or(Ok(()), |enrolled| enrolled.write(sink))
+    }
+
+    fn handle_optional(&mut self, which: Optional, step: Step, sink: &EventSink) -> Result<(), Gone> {
+        let found = self.optional.iter_mut().find(|(one, _)| *one == which);
         found.map_or(Ok(()), |(_, kind)| kind.handle(step, sink))
     }
 }

@@ -31,8 +31,8 @@ pub struct Followed<'a> {
     pub node: &'a str,
     /// The node's own object.
     pub zone: bool,
-    /// Pods and namespaces.
     pub pods: bool,
+    pub namespaces: bool,
     pub network_policies: bool,
 }
 
@@ -43,8 +43,11 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
     let node: Arc<str> = followed.node.into();
     let pods = followed.pods.then(|| {
         let pods = watch(client, ALIVE, move |one: &ReducedPod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
+        pods.map(News::Pod).boxed()
+    });
+    let namespaces = followed.namespaces.then(|| {
         let namespaces = watch(client, "", |one| pod::namespace(one).map(|one| Some(Object::Namespace(one))));
-        [pods.map(News::Pod).boxed(), namespaces.map(News::Namespace).boxed()]
+        namespaces.map(News::Namespace).boxed()
     });
     let policies = followed
         .network_policies
@@ -54,7 +57,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
         let events = watcher(Api::<Node>::all(client.clone()), mine).backoff(pauses());
         events.map(|event| News::Node(Box::new(event))).boxed()
     });
-    let others = pods.into_iter().flatten().chain(policies).chain(nodes);
+    let others = pods.into_iter().chain(namespaces).chain(policies).chain(nodes);
     stream::select_all([services.boxed(), slices.boxed()].into_iter().chain(others))
 }
 

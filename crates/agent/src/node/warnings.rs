@@ -20,7 +20,8 @@ impl Node {
             let troubles = status.as_ref().map_or(&[][..], |status| &status.troubles);
             if !troubles.is_empty() {
                 let uid = self.view.state.pod(name).and_then(|pod| pod.uid.clone());
-                let subject = Subject::Pod { namespace: name.namespace.clone(), name: name.name.clone(), uid };
+                let (namespace, name) = (name.namespace.clone(), name.name.clone());
+                let subject = Subject::Pod { namespace, name, uid, container: None };
                 self.announcer.warn(subject, Reason::CaptureTrouble, troubles.join("; "));
             }
         }

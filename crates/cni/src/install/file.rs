@@ -1,11 +1,11 @@
-//! Files that are replaced by renaming: no reader sees a part of them, and a machine that fails has the old or the new one.
+//! Configurations of runtimes: read whole, and replaced with the owner and the permissions that they had.
 
 use super::error::InstallError;
 use rustix::fs::{Gid, Uid, fchown};
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::NamedTempFile;
 
 /// Far more than a network configuration has.
@@ -34,7 +34,7 @@ pub fn replace(path: &Path, like: &Path, text: &str) -> Result<(), InstallError>
 }
 
 fn try_replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
-    let mut new = NamedTempFile::new_in(directory(path))?;
+    let mut new = NamedTempFile::new_in(sidestep_files::directory(path))?;
     match std::fs::metadata(like) {
         Ok(old) => {
             fchown(new.as_file(), Some(Uid::from_raw(old.uid())), Some(Gid::from_raw(old.gid())))?;
@@ -46,19 +46,11 @@ fn try_replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     new.write_all(text.as_bytes())?;
-    persist(new, path)
-}
-
-/// Gives a finished file its name.
-pub fn persist(new: NamedTempFile, path: &Path) -> io::Result<()> {
-    new.as_file().sync_all()?;
-    new.persist(path)?;
-    File::open(directory(path))?.sync_all()
+    sidestep_files::persist(new, path)
 }
 
 pub fn rename(from: &Path, to: &Path) -> Result<(), InstallError> {
-    let renamed = std::fs::rename(from, to).and_then(|()| File::open(directory(to))?.sync_all());
-    renamed.map_err(|source| InstallError::Rename(from.into(), source))
+    sidestep_files::rename(from, to).map_err(|source| InstallError::Rename(from.into(), source))
 }
 
 /// Returns whether it was there.
@@ -68,8 +60,4 @@ pub fn remove(path: &Path) -> Result<bool, InstallError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(InstallError::Remove(path.into(), error)),
     }
-}
-
-fn directory(path: &Path) -> PathBuf {
-    path.parent().map_or_else(|| ".".into(), Path::to_path_buf)
 }

@@ -25,7 +25,7 @@ fn copy(own: &mut File, directory: &Path, target: &Path) -> io::Result<()> {
     let mut new = NamedTempFile::new_in(directory)?;
     io::copy(own, &mut new)?;
     new.as_file().set_permissions(Permissions::from_mode(MODE))?;
-    file::persist(new, target)
+    sidestep_files::persist(new, target)
 }
 
 /// Copies the program again if it is gone.

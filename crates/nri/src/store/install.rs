@@ -68,8 +68,7 @@ fn put(content: &[u8], to: &Path, version: &Path) -> io::Result<()> {
     library.sync_all()?;
     fs::set_permissions(temporary.path(), Permissions::from_mode(0o755))?;
     File::open(temporary.path())?.sync_all()?;
-    fs::rename(temporary.keep(), version)?;
-    File::open(to)?.sync_all()
+    sidestep_files::rename(&temporary.keep(), version)
 }
 
 /// The link changes only if it has to: its age says since when older versions get no new containers.
@@ -81,6 +80,5 @@ fn point_to(version: &Path, to: &Path) -> io::Result<()> {
     let temporary = tempfile::Builder::new().prefix(TEMPORARY).tempdir_in(to)?;
     let link = temporary.path().join(CURRENT);
     symlink(name.unwrap_or_default(), &link)?;
-    fs::rename(link, to.join(CURRENT))?;
-    File::open(to)?.sync_all()
+    sidestep_files::rename(&link, &to.join(CURRENT))
 }

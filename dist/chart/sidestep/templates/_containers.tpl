@@ -15,6 +15,10 @@
     {{- if .Values.cni.enabled }}
     - --admissions={{ .Values.hostPaths.run }}/admissions
     {{- end }}
+    {{- if .Values.nri.enabled }}
+    - --rings-namespaces={{ .Values.hostPaths.run }}/rings/namespaces
+    - --rings-events={{ .Values.hostPaths.run }}/rings/events
+    {{- end }}
     {{- if .Values.agent.networkPolicies }}
     - --network-policies
     {{- end }}
@@ -108,6 +112,8 @@
     - --library={{ .Values.hostPaths.library }}
     - --member={{ .Values.hostPaths.run }}/member
     - --metrics={{ include "sidestep.metricsAddress" . }}:{{ .Values.metrics.nriPort }}
+    - --namespaces-file={{ .Values.hostPaths.run }}/rings/namespaces
+    - --events={{ .Values.hostPaths.run }}/rings/events
     {{- with .Values.nri.namespaces }}
     - --namespaces={{ join "," . }}
     {{- end }}
@@ -131,6 +137,8 @@
     - {name: library, mountPath: {{ .Values.hostPaths.library }}, readOnly: true}
     # Whether a broker was ever started.
     - {name: member, mountPath: {{ .Values.hostPaths.run }}/member, readOnly: true}
+    # Names of namespaces from the agent, and for the agent what becomes of containers.
+    - {name: rings, mountPath: {{ .Values.hostPaths.run }}/rings}
 {{- end -}}
 
 {{/* The broker's metrics. It asks by the operator's socket, which root may, and has no capability. */}}

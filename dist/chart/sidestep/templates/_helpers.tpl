@@ -60,9 +60,14 @@ capabilities:
   {{- end }}
 {{- end -}}
 
-{{/* Whether the agent has to know pods and namespaces. */}}
+{{/* Whether the agent has to know pods. */}}
 {{- define "sidestep.asksPods" -}}
 {{- if or .Values.agent.documents .Values.agent.networkPolicies .Values.cni.enabled -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Whether it has to know namespaces: their labels count for policies and for rings. */}}
+{{- define "sidestep.asksNamespaces" -}}
+{{- if or .Values.nri.enabled (include "sidestep.asksPods" .) -}}yes{{- end -}}
 {{- end -}}
 
 {{- define "sidestep.metricsAddress" -}}

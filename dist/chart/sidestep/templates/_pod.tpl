@@ -39,6 +39,8 @@ affinity: {{- toYaml . | nindent 2 }}
   hostPath: {path: {{ .Values.hostPaths.nri }}, type: Directory}
 - name: library
   hostPath: {path: {{ .Values.hostPaths.library }}, type: DirectoryOrCreate}
+- name: rings
+  hostPath: {path: {{ .Values.hostPaths.run }}/rings, type: DirectoryOrCreate}
 {{- end }}
 {{- if .Values.cni.enabled }}
 - name: cni-bin

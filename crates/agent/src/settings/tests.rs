@@ -1,0 +1,102 @@
+use super::*;
+use clap::{CommandFactory, Parser};
+use sidestep_error::chain;
+
+/// The settings for these options, or the error's text.
+fn of(words: &[&str]) -> Result<Settings, String> {
+    let words = ["agent", "--cgroup", "/c", "--node-name", "n"].iter().chain(words);
+    let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
+    Settings::new(&args).map_err(|error| chain(&error).to_string())
+}
+
+#[test]
+fn the_definitions_are_consistent() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn without_a_source_all_of_them_are_named() {
+    let error = Args::try_parse_from(["agent", "--zone", "a"]).map(|_| ()).unwrap_err().to_string();
+    let named = "<--config <DIR|FILE>|--kubeconfig <FILE>|--in-cluster|--detach>";
+    assert!(error.contains("required arguments were not provided") && error.contains(named), "{error}");
+}
+
+#[test]
+fn options_decide_over_the_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "directory = '/d'\nzone = 'a'\nmetrics = 'off'\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let settings = of(&["--config", path, "--zone", "b"]).unwrap();
+    assert!(matches!(&settings.source, SourceSettings::Directory(path) if path == Path::new("/d")));
+    assert_eq!((settings.zone.as_deref(), settings.metrics), (Some("b"), None));
+    let settings = of(&["--config", path, "--kubeconfig", "/k"]).unwrap();
+    assert!(matches!(settings.source, SourceSettings::Kubeconfig(_)));
+}
+
+#[test]
+fn captures_come_from_a_directory_of_their_own_only_beside_an_api_server() {
+    let settings = of(&["--kubeconfig", "/k", "--captures", "/c"]).unwrap();
+    assert_eq!(settings.captures.as_deref(), Some(Path::new("/c")));
+    let directory = tempfile::tempdir().unwrap();
+    let error = of(&["--config", directory.path().to_str().unwrap(), "--captures", "/c"]).unwrap_err();
+    assert!(error.contains("captures /c: Captures come from the directory"), "{error}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "in-cluster = true\ncaptures = '/c'\n").unwrap();
+    assert_eq!(of(&["--config", file.path().to_str().unwrap()]).unwrap().captures.as_deref(), Some(Path::new("/c")));
+}
+
+#[test]
+fn pods_are_admitted_only_with_an_api_server_and_in_a_directory_of_their_own() {
+    let settings = of(&["--kubeconfig", "/k", "--captures", "/c", "--admissions", "/a"]).unwrap();
+    assert_eq!(settings.admissions.as_deref(), Some(Path::new("/a")));
+    assert_eq!(of(&["--in-cluster"]).unwrap().admissions, None);
+    let directory = tempfile::tempdir().unwrap();
+    let error = of(&["--config", directory.path().to_str().unwrap(), "--admissions", "/a"]).unwrap_err();
+    assert!(error.contains("admissions /a: pods are read from an API server"), "{error}");
+    let error = of(&["--in-cluster", "--captures", "/a", "--admissions", "/a"]).unwrap_err();
+    assert!(error.contains("/a cannot be both"), "{error}");
+}
+
+#[test]
+fn what_needs_an_api_server_is_refused_without_one() {
+    let settings = of(&["--in-cluster", "--rings-namespaces", "/r/namespaces"]).unwrap();
+    assert_eq!(settings.rings_namespaces.as_deref(), Some(Path::new("/r/namespaces")));
+    let directory = tempfile::tempdir().unwrap();
+    let own = ["--config", directory.path().to_str().unwrap()];
+    for name in ["rings-namespaces", "rings-events"] {
+        let error = of(&[&own[..], &[&format!("--{name}"), "/r/file"]].concat()).unwrap_err();
+        assert!(error.contains(&format!("{name}: needs an API server")), "{error}");
+    }
+}
+
+#[test]
+fn a_part_of_the_hierarchy_is_not_taken_for_all_of_it() {
+    let mount = tempfile::tempdir().unwrap();
+    assert_eq!(warning(mount.path()), None);
+    std::fs::write(mount.path().join("cgroup.type"), "domain\n").unwrap();
+    let warned = warning(mount.path()).unwrap();
+    assert!(warned.contains("not the root of cgroup v2") && warned.contains("--cgroup"), "{warned}");
+}
+
+#[test]
+fn errors_name_what_is_wrong() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    for (text, expected) in [
+        ("directory = '/d'\nzoned = 'a'\n", "unknown field `zoned`"),
+        ("zone = 'a'\n", "exactly one of directory, kubeconfig and in-cluster"),
+        ("directory = '/d'\nin-cluster = true\n", "exactly one of"),
+        ("directory = '/d'\nmetrics = 'here'\n", "metrics: expected ADDRESS:PORT or off, found \"here\""),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let error = of(&["--config", path]).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for other in [&["--kubeconfig", "/k"][..], &["--in-cluster"]] {
+        let words = [&["--config", directory.path().to_str().unwrap()], other].concat();
+        let error = of(&words).unwrap_err();
+        assert!(error.contains("from this directory or from an API server, not from both"), "{error}");
+    }
+    assert!(of(&["--config", "/nowhere/agent.toml"]).unwrap_err().contains("/nowhere/agent.toml: cannot read it"));
+}
