@@ -218,16 +218,22 @@ impl Program {
     }
 
     /// The kernel carries the connection again. It has got the program's bytes before the position `end`, and `unread` bytes of
-    /// [`Program::left_unread`].
-    pub fn hand_over(&mut self, socket: BorrowedFd, end: u64, unread: usize) -> Result<(), Cause> {
+    /// [`Program::left_unread`]. `behind`: so many bytes of the program have been sent behind those, by a process that was killed in
+    /// this, or by the program since.
+    pub fn hand_over(&mut self, socket: BorrowedFd, end: u64, unread: usize, behind: u64) -> Result<(), Cause> {
         let left = self.leave_at(end);
         let half = self.link.outgoing(self.slot);
         if unread > 0 {
             self.tx.sent_unread(half, unread);
         }
         let ended = self.tx.end_without_copies(half);
-        self.count_anew(socket, end);
-        self.send_left(socket);
+        // A program that may use its socket already has the counts, and sends the rest itself.
+        if !self.parked.is_multiple_of(2) {
+            let sent = end.saturating_add(behind);
+            self.link.incoming(self.slot).found_sent(sent);
+            self.count_anew(socket, sent);
+            self.send_left(socket);
+        }
         self.set_parked(false);
         self.link.notify(self.slot);
         left?;
