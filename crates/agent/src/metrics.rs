@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-pub use server::{Agent, Server};
+pub use server::Agent;
 
 fn text(metrics: Metrics, heard: &Heard) -> String {
     let mut own = Registry::with_prefix("sidestep");

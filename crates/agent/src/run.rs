@@ -18,6 +18,7 @@ use sidestep_ebpf::error::{Doing, Error};
 use sidestep_ebpf::probe::{self, Missing};
 use sidestep_ebpf::{netns, services};
 use sidestep_error::chain;
+use sidestep_http::Server;
 use sidestep_log::Line;
 use std::io;
 use std::net::SocketAddr;
@@ -151,12 +152,12 @@ fn serve_questions(
     let answering = busy.clone();
     spawn("answer", move || desk.serve(&listener, &answering));
     if let Some(address) = settings.metrics {
-        let server = metrics::Server::bind(address).map_err(|source| RunError::Metrics { address, source })?;
+        let server = Server::bind(address).map_err(|source| RunError::Metrics { address, source })?;
         let queries = QueryHandle::new(inbox.clone());
         let agent = metrics::Agent { queries, is_loading: is_loading.clone(), heard: heard.clone() };
         spawn("metrics", move || {
             let not_served = |error| tracing::warn!("metrics are not served any more: {}", chain(&error));
-            server.run(agent).unwrap_or_else(not_served);
+            server.run(move |page| agent.clone().answer(page)).unwrap_or_else(not_served);
         });
     }
     Ok(busy)

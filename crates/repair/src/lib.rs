@@ -56,6 +56,7 @@ pub use give_back::{
 };
 pub use kernel::CallError;
 pub use profile::profile;
+pub use queues::queued_since;
 pub use saved::{Keepalive, Saved};
 pub use state::{Path, Profile, Scales, State, Taken, TimestampClock, Window};
 pub use take::{TakeError, prepare, take, take_prepared, undo};

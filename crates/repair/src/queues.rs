@@ -137,8 +137,12 @@ pub(crate) fn fill_sent(fd: BorrowedFd, parts: [&[u8]; 2], grown: &mut Grown) ->
     Ok(())
 }
 
-/// Number of bytes that have been put into the send queue since a give-back. Nobody puts any meanwhile.
-pub(crate) fn queued_since(fd: BorrowedFd) -> Result<u64, CallError> {
+/// Number of bytes that have been put into the send queue by a give-back and since. Nobody puts any meanwhile.
+///
+/// # Errors
+///
+/// It is no TCP socket.
+pub fn queued_since(fd: BorrowedFd) -> Result<u64, CallError> {
     loop {
         let left = SIOCOUTQ.ask(fd)?;
         let acknowledged = Info::read(fd)?.acknowledged();

@@ -34,6 +34,15 @@ impl Half<'_> {
         self.writer.sent_to.store(position, Ordering::Relaxed);
     }
 
+    /// A process that was killed had sent unread bytes up to this position, as the kernel says. If it has not stored that, it had the
+    /// claim, which ends here. For whoever does its work, while the other side sends nothing.
+    pub fn found_sent(&self, position: u64) {
+        if self.is_being_sent() && self.sent_to() < position {
+            self.set_sent_to(position);
+            self.has_sent();
+        }
+    }
+
     /// Records that the unread bytes of this stretch are never sent by kernel: they are for a reader in the ring. The caller
     /// holds [`Half::claim_sending`].
     pub fn leave_unsent(&self) {

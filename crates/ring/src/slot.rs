@@ -1,6 +1,7 @@
 //! One connection as a whole: its slot from assignment to release, and holds.
 
-use crate::side;
+use crate::{counters, side};
+use sidestep_abi::Reason;
 use sidestep_abi::link::{Counters, Reader, Side, Slot, UNUSED, Writer};
 use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
 
@@ -136,6 +137,13 @@ pub fn is_away(slot: &Slot) -> bool {
 /// Whether side `side` has released the slot, or its process has ended.
 pub fn is_released(slot: &Slot, side: usize) -> bool {
     slot.side[side].released.load(SeqCst) != 0
+}
+
+/// Whether side `side`, which is the stack's, has given the connection back because it ends, or was killed, and the kernel has it by
+/// now. Only the last condition says so: whoever restores the connection may be killed, too, and another process goes on.
+pub fn has_stack_ended(slot: &Slot, side: usize) -> bool {
+    let has_ended = counters::load(&slot.counters[side]).reason == Reason::StackEnded as u32;
+    has_ended && is_released(slot, side) && parked(slot).is_multiple_of(2)
 }
 
 /// Records that side `side` has released the slot. For the broker.

@@ -152,8 +152,11 @@ impl Handover<'_> {
                 return Err(error);
             }
         }
+        // Otherwise nobody has sent anything since.
+        let queued = if is_live { sidestep_repair::queued_since(socket).unwrap_or_default() } else { 0 };
+        let behind = queued.saturating_sub(self.queued.len() as u64);
         // A program that violates the protocol gets what is consistent.
-        let _ = self.program.hand_over(socket, start.saturating_add(given.from_program), given.unread as usize);
+        let _ = self.program.hand_over(socket, start.saturating_add(given.from_program), given.unread as usize, behind);
         Ok(())
     }
 

@@ -58,7 +58,7 @@ impl KernelPace {
         if now.bytes.iter().zip(self.before.bytes).any(|(now, before)| *now < before) {
             self.before = Traffic::default(); // the kernel counts anew after a give-back
         }
-        let Traffic { bytes: [read, written], segments: [came, left] } = self.before;
+        let Traffic { bytes: [read, written], segments: [came, left], .. } = self.before;
         let bytes = [now.bytes[0] - read, now.bytes[1] - written];
         let segments = now.segments[0].wrapping_sub(came).min(now.segments[1].wrapping_sub(left));
         if bytes.iter().any(|bytes| *bytes >= WINDOW) {
@@ -101,7 +101,8 @@ mod tests {
     /// `messages` of `out` bytes each, and answers of `back` bytes, in segments of 1448 bytes.
     fn carried(messages: u64, out: u64, back: u64) -> Traffic {
         let segments = |bytes: u64| (messages * bytes.div_ceil(1448)) as u32;
-        Traffic { bytes: [messages * back, messages * out], segments: [segments(back), segments(out)] }
+        let (bytes, segments) = ([messages * back, messages * out], [segments(back), segments(out)]);
+        Traffic { bytes, segments, ..Traffic::default() }
     }
 
     #[test]
@@ -121,6 +122,7 @@ mod tests {
             Traffic {
                 bytes: [long.bytes[0] + short.bytes[0], long.bytes[1] + short.bytes[1]],
                 segments: [long.segments[0] + short.segments[0], long.segments[1] + short.segments[1]],
+                ..long
             }
         };
         assert!(!pace.is_bulk(later(1), LIMIT) && !pace.is_bulk(later(50), LIMIT));

@@ -12,7 +12,7 @@ use sidestep_conn::{Advance, PeerViolation, Read, Rx, Tx, Write};
 use sidestep_ring::input::distance;
 use sidestep_ring::slot::{self, Wish};
 use sidestep_ring::{counters, space};
-use sidestep_sys::tcp;
+use sidestep_sys::tcp::{Traffic, traffic};
 use std::rc::Rc;
 
 pub struct Program {
@@ -88,27 +88,31 @@ impl Program {
     }
 
     /// Whether the kernel has carried a byte in each direction since the last stretches, if there were any: only then others begin.
-    pub fn has_moved(&mut self, socket: BorrowedFd) -> bool {
+    pub fn has_moved(&mut self, carried: &Traffic) -> bool {
         // A program that wants its socket first announces copies of what is unread, and then learns that the kernel has it already.
         let settled = self.rx.discardable(self.link.incoming(self.slot), 0);
         if settled.is_err() || self.rx.expects_copies() {
             return false;
         }
-        let Some((received, written)) = self.counted(socket) else { return false };
+        let Some((received, written)) = self.counted(carried) else { return false };
         self.tx.pos() == 0 && self.rx.pos() == 0 || received > self.tx.pos() && written > self.rx.pos()
     }
 
     /// The positions up to which the kernel has received and been given bytes. None: the connection is ending.
-    fn counted(&self, socket: BorrowedFd) -> Option<(u64, u64)> {
-        let (received, written) = (tcp::received(socket.as_raw_fd())?, tcp::written(socket.as_raw_fd())?);
+    fn counted(&self, carried: &Traffic) -> Option<(u64, u64)> {
+        let [received, written] = carried.counts()?;
         Some((received.wrapping_add(self.before.received), written.wrapping_add(self.before.written)))
+    }
+
+    fn ask(&self, socket: BorrowedFd) -> Option<(u64, u64)> {
+        self.counted(&traffic(socket.as_raw_fd())?)
     }
 
     /// Begins a stretch to the program, behind all bytes that its socket has received, and asks the program for one. The
     /// socket receives nothing any more. False: not now.
     pub fn begin(&mut self, socket: BorrowedFd) -> Result<bool, Cause> {
         let half = self.link.outgoing(self.slot);
-        let Some((received, _)) = self.counted(socket) else { return Ok(false) };
+        let Some((received, _)) = self.ask(socket) else { return Ok(false) };
         self.tx.put_kernel(received.wrapping_sub(self.tx.pos()) as usize);
         if !self.tx.may_begin(half) || !self.tx.begin(half)? {
             return Ok(false);
@@ -123,7 +127,7 @@ impl Program {
         if self.link.outgoing(self.slot).read_to().is_none() {
             return Ok(false);
         }
-        let Some((_, written)) = self.counted(socket) else { return Ok(false) };
+        let Some((_, written)) = self.ask(socket) else { return Ok(false) };
         self.rx.took_kernel(written.wrapping_sub(self.rx.pos()) as usize);
         Ok(matches!(self.rx.next(self.link.incoming(self.slot))?, Read::Ring(_)))
     }
@@ -218,16 +222,22 @@ impl Program {
     }
 
     /// The kernel carries the connection again. It has got the program's bytes before the position `end`, and `unread` bytes of
-    /// [`Program::left_unread`].
-    pub fn hand_over(&mut self, socket: BorrowedFd, end: u64, unread: usize) -> Result<(), Cause> {
+    /// [`Program::left_unread`]. `behind`: so many bytes of the program have been sent behind those, by a process that was killed in
+    /// this, or by the program since.
+    pub fn hand_over(&mut self, socket: BorrowedFd, end: u64, unread: usize, behind: u64) -> Result<(), Cause> {
         let left = self.leave_at(end);
         let half = self.link.outgoing(self.slot);
         if unread > 0 {
             self.tx.sent_unread(half, unread);
         }
         let ended = self.tx.end_without_copies(half);
-        self.count_anew(socket, end);
-        self.send_left(socket);
+        // A program that may use its socket already has the counts, and sends the rest itself.
+        if !self.parked.is_multiple_of(2) {
+            let sent = end.saturating_add(behind);
+            self.link.incoming(self.slot).found_sent(sent);
+            self.count_anew(socket, sent);
+            self.send_left(socket);
+        }
         self.set_parked(false);
         self.link.notify(self.slot);
         left?;
@@ -255,8 +265,7 @@ impl Program {
 
     /// The kernel counts from here: it has got the program's bytes before `end`, and has received those before the present tail.
     fn count_anew(&mut self, socket: BorrowedFd, end: u64) {
-        let [received, written] =
-            [tcp::received(socket.as_raw_fd()), tcp::written(socket.as_raw_fd())].map(Option::unwrap_or_default);
+        let [received, written] = traffic(socket.as_raw_fd()).and_then(|carried| carried.counts()).unwrap_or_default();
         self.before = Before { received: self.tx.pos().wrapping_sub(received), written: end.wrapping_sub(written) };
         // The program counts without the bytes of rings.
         slot::set_written_before(self.link.slot(self.slot), self.before.written.wrapping_sub(self.rx.ring));

@@ -121,15 +121,9 @@ pub fn since_last_data_ms(fd: i32) -> Option<u64> {
     info(fd).ok().map(|i| u64::from(i.last_data_recv))
 }
 
-/// Number of bytes that have arrived, in order. None: it is not established in both directions.
-pub fn received(fd: i32) -> Option<u64> {
-    info(fd).ok().filter(|i| i.state == ESTABLISHED).map(|i| i.bytes_received)
-}
-
 /// Number of bytes written to the socket by any process. None: it is not established in both directions.
 pub fn written(fd: i32) -> Option<u64> {
-    let i = info(fd).ok().filter(|i| i.state == ESTABLISHED)?;
-    Some(i.bytes_sent - i.bytes_retrans + u64::from(i.notsent_bytes))
+    traffic(fd)?.counts().map(|[_, written]| written)
 }
 
 /// What a socket has received and sent.
@@ -139,12 +133,28 @@ pub struct Traffic {
     pub bytes: [u64; 2],
     /// Segments that brought bytes, and segments that took bytes. The numbers may wrap.
     pub segments: [u32; 2],
+    /// Bytes that any process has written to the socket.
+    pub written: u64,
+    /// In both directions.
+    pub is_established: bool,
+}
+
+impl Traffic {
+    /// Bytes that have arrived, in order, and bytes written. None: it is not established in both directions.
+    pub fn counts(&self) -> Option<[u64; 2]> {
+        self.is_established.then_some([self.bytes[0], self.written])
+    }
 }
 
 /// What the socket has received and sent since it was connected, or came from TCP_REPAIR. None: the kernel does not answer.
 pub fn traffic(fd: i32) -> Option<Traffic> {
     let i = info(fd).ok()?;
-    Some(Traffic { bytes: [i.bytes_received, i.bytes_sent], segments: i.data_segs })
+    Some(Traffic {
+        bytes: [i.bytes_received, i.bytes_sent],
+        segments: i.data_segs,
+        written: i.bytes_sent.wrapping_sub(i.bytes_retrans) + u64::from(i.notsent_bytes),
+        is_established: i.state == ESTABLISHED,
+    })
 }
 
 /// Result of [`consumed`].

@@ -3,7 +3,7 @@
 use crate::health::Health;
 use crate::message::QueryHandle;
 use crate::signals::IsLoading;
-use hyper::StatusCode;
+use sidestep_http::Answer;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,28 +13,26 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The thread of captured pods is busy for seconds when it takes over thousands of namespaces.
 const PATIENCE_FOR_CAPTURES: Duration = Duration::from_secs(60);
 
-pub type Answer = (StatusCode, String);
-
 /// Whether the process should go on. If not, a new one may help.
 pub async fn alive(queries: &QueryHandle, is_loading: &IsLoading) -> Answer {
     // The main thread waits for the kernel, which checks the programs.
     if is_loading.load(Ordering::SeqCst) {
-        return (StatusCode::OK, "ok: programs are being loaded\n".into());
+        return Answer::well("ok: programs are being loaded\n");
     }
     match health(queries).await {
-        Some(health) if health.captures_silent < PATIENCE_FOR_CAPTURES => (StatusCode::OK, "ok\n".into()),
+        Some(health) if health.captures_silent < PATIENCE_FOR_CAPTURES => Answer::well("ok\n"),
         Some(health) => {
             let seconds = health.captures_silent.as_secs();
-            unavailable(format!("the thread of captured pods has not answered for {seconds} s\n"))
+            Answer::unavailable(format!("the thread of captured pods has not answered for {seconds} s\n"))
         }
-        None => unavailable(format!("the main thread has not answered within {} s\n", PATIENCE.as_secs())),
+        None => Answer::unavailable(format!("the main thread has not answered within {} s\n", PATIENCE.as_secs())),
     }
 }
 
 /// Whether everything that was asked for is in force.
 pub async fn ready(queries: &QueryHandle) -> Answer {
     let Some(health) = health(queries).await else {
-        return unavailable("the main thread does not answer: it is loading programs, or hangs\n".into());
+        return Answer::unavailable("the main thread does not answer: it is loading programs, or hangs\n");
     };
     let mut text = String::new();
     for (what, is_so) in health.readiness {
@@ -42,11 +40,7 @@ pub async fn ready(queries: &QueryHandle) -> Answer {
         let _ = writeln!(text, "[{sign}] {what}"); // a String takes everything
     }
     let is_ready = health.readiness.iter().all(|(_, is_so)| *is_so);
-    (if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
-}
-
-fn unavailable(text: String) -> Answer {
-    (StatusCode::SERVICE_UNAVAILABLE, text)
+    if is_ready { Answer::well(text) } else { Answer::unavailable(text) }
 }
 
 async fn health(queries: &QueryHandle) -> Option<Health> {

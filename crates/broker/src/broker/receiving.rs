@@ -11,6 +11,7 @@ use crate::raw::sock;
 use crate::receiver::Receiver;
 use crate::receiver::loan::Loan;
 use crate::receiver::message::{Command, Event};
+use crate::wire::Sender;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
 use rustix::net::Shutdown;
@@ -33,12 +34,15 @@ impl Broker {
         let netns = self.namespaces.space_of(socket.as_fd());
         let pod = place.pod.filter(|_| self.settings.trust.knows_pods() && !self.namespaces.is_ours(netns));
         let domain = pod.map_or(Domain::User { uid: peer.uid, netns }, Domain::Pod);
-        self.admit(socket, Scope::Domain(domain), Role::New, place);
+        self.admit(socket, Scope::Domain(domain), Role::New, (peer, place));
     }
 
     /// Accepts a connection to the operator's socket.
     pub fn operator_connected(&mut self, socket: OwnedFd) {
-        self.admit(socket, Scope::Operator, Role::Operator, Arc::default());
+        let Ok(peer) = crate::users::peer_of(&socket) else {
+            return self.turn_away(socket, None);
+        };
+        self.admit(socket, Scope::Operator, Role::Operator, (peer, Arc::default()));
     }
 
     /// Turns away a connection for which no descriptor is left.
@@ -46,10 +50,7 @@ impl Broker {
         self.turn_away(socket, Some(Reason::FdLimit));
     }
 
-    fn admit(&mut self, socket: OwnedFd, scope: Scope, role: Role, place: Arc<Place>) {
-        let Ok(peer) = crate::users::peer_of(&socket) else {
-            return self.turn_away(socket, None);
-        };
+    fn admit(&mut self, socket: OwnedFd, scope: Scope, role: Role, from: (Sender, Arc<Place>)) {
         if rustix::net::sockopt::set_socket_passcred(&socket, true).is_err() {
             return self.turn_away(socket, None);
         }
@@ -66,7 +67,7 @@ impl Broker {
         receiver.mailbox.send(Command::Admit { id, socket });
         self.next_conn += 1;
         let watched = self.poller.add_for_its_end(&loan, id);
-        self.conns.insert(id, Conn::new(loan, scope, (peer, place), role));
+        self.conns.insert(id, Conn::new(loan, scope, from, role));
         if watched.is_err() {
             self.doomed.insert(id);
         }

@@ -30,6 +30,7 @@ mod pair_wire;
 #[path = "../../../../fuzz/bodies/pair_world.rs"]
 mod pair_world;
 mod phase;
+mod restore;
 
 use conn_direction::Direction;
 use sidestep_conn::{Rx, Tx};

@@ -52,7 +52,10 @@ pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if !end.tx.has_unsent() {
         return Ok(());
     }
-    parked::fetch_back(c);
+    if !parked::fetch_back(c) {
+        blocked(c);
+        return Err(Errno(EAGAIN));
+    }
     let half = c.tx_half();
     end.spare_copies(half, around(c)).map_err(|violation| broken(c, fd, violation))?;
     if !end.tx.has_unsent() {
@@ -146,19 +149,12 @@ fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     end.fits(parked::written(c, fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
 }
 
-/// Whether the stack has given the connection back because it ends, or was killed, and the kernel has it by now.
-fn has_stack_ended(c: &Conn) -> bool {
-    let (words, other) = (c.words(), 1 - c.my_side());
-    let has_ended = shared::load(&words.counters[other]).reason == Reason::StackEnded as u32;
-    has_ended && slot::is_released(words, other) && !parked::is_parked(c)
-}
-
 /// The stack has rules of its own for when to carry a connection again.
 fn may_begin_here(c: &Conn, end: &mut Writer) -> bool {
     if !c.has(flag::STACK) {
         return end.may_begin(c.tx_half());
     }
-    if has_stack_ended(c) {
+    if slot::has_stack_ended(c.words(), 1 - c.my_side()) {
         c.keep_for_now();
     }
     end.tx.may_begin(c.tx_half())

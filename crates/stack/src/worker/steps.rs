@@ -75,13 +75,14 @@ impl Worker {
                     self.timers.set(id, Some(time + (LEFT << conn.looks)));
                     return Ok(());
                 }
-                if time < *from || !program.is_ready() || !program.has_moved(socket) {
+                let is_time = time >= *from && program.is_ready();
+                let asked = if is_time { traffic(socket.as_raw_fd()) } else { None };
+                let Some(carried) = asked.filter(|carried| program.has_moved(carried)) else {
                     conn.looks = (conn.looks + 1).min(IDLE_LOOKS);
                     self.timers.set(id, Some((*from).max(time + until_next_look(conn.looks))));
                     return Ok(());
-                }
-                if traffic(socket.as_raw_fd()).is_some_and(|now| conn.pace.is_bulk(now, self.settings.longest_message))
-                {
+                };
+                if conn.pace.is_bulk(carried, self.settings.longest_message) {
                     return Err(Cause::Bulk);
                 }
                 if conn.returns > 0 || conn.subject.is_stale {

@@ -1,0 +1,12 @@
+//! Serves metrics and probes over HTTP, one request for each connection: `/metrics`, `/healthz` and `/readyz`. Anybody may reach the
+//! port, so everything has a limit: open connections, the size of a request, the time for sending it, and the time for reading the
+//! answer.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod server;
+mod service;
+
+pub use answer::{Answer, Page, apart};
+pub use server::{Limits, Server};

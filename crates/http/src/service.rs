@@ -1,0 +1,65 @@
+//! One connection: a request and its answer.
+
+use crate::answer::{Answer, Page};
+use crate::server::Limits;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sidestep_error::chain;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Answers one request.
+pub struct Service<F> {
+    pub answers: F,
+    /// One for each answer with metrics.
+    pub permits: Arc<Semaphore>,
+    pub has_asked: Arc<AtomicBool>,
+    /// Held until the answer has been read, or the connection ends.
+    pub permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+pub async fn serve<F: AsyncFn(Page) -> Answer>(stream: TcpStream, service: Service<F>, limits: Limits) {
+    let answer = service_fn(|request| service.answer(request));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.until_asked).max_buf_size(limits.head).keep_alive(false);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
+        tracing::debug!("a request for metrics came to nothing: {}", chain(&error));
+    }
+}
+
+impl<F: AsyncFn(Page) -> Answer> Service<F> {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        self.has_asked.store(true, Ordering::Relaxed);
+        Ok(match (request.method(), Page::at(request.uri().path())) {
+            (_, None) => response(Answer::new(StatusCode::NOT_FOUND, "here are /metrics, /healthz and /readyz\n")),
+            (&Method::GET | &Method::HEAD, Some(page)) => {
+                // Probes take no permit: slow readers of metrics must not make a pod unhealthy.
+                if page == Page::Metrics {
+                    let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
+                    *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+                }
+                response((self.answers)(page).await)
+            }
+            _ => {
+                let mut refused = response(Answer::new(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
+                refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                refused
+            }
+        })
+    }
+}
+
+fn response(Answer { status, kind, text }: Answer) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
