@@ -33,7 +33,7 @@ class Cluster(Testbed):
     def __init__(self, options):
         super().__init__(PROGRAMS, "cluster", options.keep)
         self.node_count = options.nodes
-        self.programs = options.programs or [TARGET / "release"]
+        self.built = options.programs or [TARGET / "release"]
         self.nodes = []
 
     def start(self):
@@ -61,7 +61,7 @@ class Cluster(Testbed):
 
     def sidestep_image(self):
         """As it is shipped."""
-        programs = [word for directory in self.programs for word in ("--programs", directory)]
+        programs = [word for directory in self.built for word in ("--programs", directory)]
         command = [sys.executable, ROOT / "tools" / "package", "image", *programs, "--output", self.directory / "image"]
         said = run(*command, seconds=IMAGE_SECONDS)
         return Path(said.split()[0])
@@ -74,7 +74,7 @@ class Cluster(Testbed):
         command = self.plane.namespace.around([build.HELM, "--namespace", NAMESPACE, *words])
         return run(*command, env=env, seconds=HELM_SECONDS)
 
-    def install(self, *values):
+    def helm_install(self, *values):
         """As docs/install.md has it, with the values of a cluster whose nodes have cgroup v2 beside v1, and no kube-proxy."""
         values = ("image.repository=localhost/sidestep", f"agent.apiServer.host={CONTROL}", f"agent.apiServer.port={API_PORT}",
                   "hostPaths.cgroup=/sys/fs/cgroup/unified", "cni.enabled=true", *values)
@@ -106,6 +106,12 @@ class Cluster(Testbed):
         warnings = [f"{e['involvedObject']['name']}: {e['reason']}: {(e.get('message') or '')[:400]}"
                     for e in events if e["type"] == "Warning"]
         return "\n".join(lines + warnings[-10:])
+
+    def describe_all(self):
+        try:
+            return "\n".join(self.describe(namespace) for namespace in (NAMESPACE, shop.NAMESPACE))
+        except (Failure, OSError) as failure:
+            return f"nobody tells why: {failure}"
 
     def address(self, namespace):
         """Of the Service there."""

@@ -48,7 +48,7 @@ def run_cases(options, checks):
             try:
                 case(cluster, checks)
             except EXPECTED as failure:
-                checks.check(False, f"{name}: broken off: {failure}")
+                checks.check(False, f"{name}: broken off: {failure}\n{cluster.describe_all()}")
                 return
             if name == options.until:
                 return
