@@ -1,6 +1,5 @@
 //! Answers of `/healthz` and `/readyz`.
 
-use crate::health::Health;
 use crate::message::QueryHandle;
 use crate::signals::IsLoading;
 use hyper::StatusCode;
@@ -21,7 +20,7 @@ pub async fn alive(queries: &QueryHandle, is_loading: &IsLoading) -> Answer {
     if is_loading.load(Ordering::SeqCst) {
         return (StatusCode::OK, "ok: programs are being loaded\n".into());
     }
-    match health(queries).await {
+    match queries.health(PATIENCE).await {
         Some(health) if health.captures_silent < PATIENCE_FOR_CAPTURES => (StatusCode::OK, "ok\n".into()),
         Some(health) => {
             let seconds = health.captures_silent.as_secs();
@@ -33,7 +32,7 @@ pub async fn alive(queries: &QueryHandle, is_loading: &IsLoading) -> Answer {
 
 /// Whether everything that was asked for is in force.
 pub async fn ready(queries: &QueryHandle) -> Answer {
-    let Some(health) = health(queries).await else {
+    let Some(health) = queries.health(PATIENCE).await else {
         return unavailable("the main thread does not answer: it is loading programs, or hangs\n".into());
     };
     let mut text = String::new();
@@ -41,14 +40,9 @@ pub async fn ready(queries: &QueryHandle) -> Answer {
         let sign = if is_so { '+' } else { '-' };
         let _ = writeln!(text, "[{sign}] {what}"); // a String takes everything
     }
-    let is_ready = health.readiness.iter().all(|(_, is_so)| *is_so);
-    (if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+    (if health.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
 }
 
 fn unavailable(text: String) -> Answer {
     (StatusCode::SERVICE_UNAVAILABLE, text)
-}
-
-async fn health(queries: &QueryHandle) -> Option<Health> {
-    tokio::time::timeout(PATIENCE, queries.probe()?).await.ok()?.ok()
 }
