@@ -11,14 +11,14 @@ from testkit.paths import ROOT
 CHART = ROOT / "dist" / "chart" / "sidestep"
 HELM = ROOT / "target" / "lab-tools" / "bin" / "helm"
 PYTHON = ROOT / "target" / "venv" / "bin" / "python"
-ALL = ("cni.enabled=true", "agent.arm=true", "agent.watch=true", "agent.networkPolicies=true", "agent.exempt={a,b}",
+ALL = ("cni.enabled=true", "cni.repair=label", "agent.removeTaint=true", "agent.arm=true", "agent.watch=true", "agent.networkPolicies=true", "agent.exempt={a,b}",
        "agent.nodePortAddresses={192.0.2.0/24,fd00::/64}", "agent.apiServer.host=192.0.2.1", "nri.namespaces={shop,web}",
        "metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "metrics.dashboard.enabled=true",
        "image.digest=sha256:" + 64 * "a", "imagePullSecrets[0].name=secret", "podLabels.team=net")
 LEAST = ("nri.enabled=false", "rbac.create=false", "serviceAccount.create=false", "uninstall.enabled=false")
 GOOD = [(), ALL, LEAST, ("metrics.address=127.0.0.1",), ("metrics.address=[::]",), ("fullnameOverride=other",),
         ("agent.documents.a\\.yaml=kind: Policy",), ("updateStrategy.type=OnDelete", "updateStrategy.rollingUpdate=null")]
-BAD = ["agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
+BAD = ["cni.repair=mend", "agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
        "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
        "agent.documents.a\\.txt=x", "metrics.address=fd00::1", "uninstall.timeoutSeconds=1", "appArmorProfile=none", "nosuch=1"]
 
@@ -115,7 +115,13 @@ def test_the_role_grants_what_is_used(_world):
     check(granted(("nri.enabled=false",)) == reads | events, f"without rings: {granted(('nri.enabled=false',))}")
     pods = {(name, verb) for name in ("pods", "namespaces", "networkpolicies") for verb in ("list", "watch")}
     pods.add(("pods", "get"))  # of one that is about to start
-    check(granted(ALL) == reads | events | pods, f"with all: {granted(ALL)}")
+    taint = {("nodes", "get"), ("nodes", "patch")}
+    label, evict = {("pods", "patch")}, {("pods/eviction", "create")}
+    check(granted(ALL) == reads | events | pods | taint | label, f"with all: {granted(ALL)}")
+    deleting = (*ALL, "cni.repair=delete")
+    check(granted(deleting) == reads | events | pods | taint | evict, f"if pods are evicted: {granted(deleting)}")
+    # Without the plugin nobody is admitted, so nobody is repaired.
+    check(granted(("cni.repair=delete",)) == granted(()), f"without the plugin: {granted(('cni.repair=delete',))}")
 
 
 def test_names_of_namespaces_and_sockets_agree(_world):

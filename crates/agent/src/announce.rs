@@ -36,6 +36,8 @@ pub enum Reason {
     CaptureTrouble,
     /// Policies of the whole node are not in force as they should be.
     PolicyTrouble,
+    /// A pod runs without having been admitted.
+    NotAdmitted,
     /// A container of a pod that is enrolled for rings was created without the library.
     RingsLeftOut,
     /// The library has no effect in such a container.

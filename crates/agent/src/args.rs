@@ -1,7 +1,8 @@
 //! Command-line options and their help.
 
-use clap::{ArgGroup, Parser};
+use clap::{ArgGroup, Parser, ValueEnum};
 use ipnet::IpNet;
+use serde::Deserialize;
 use sidestep_log::Format;
 use std::path::PathBuf;
 
@@ -50,6 +51,16 @@ pub struct Args {
     /// (such as /run/sidestep/admissions), where an agent that is started later finds them
     #[arg(long, value_name = "DIR")]
     pub admissions: Option<PathBuf>,
+    /// With --admissions: what to do about pods of this node that run without having been admitted, since they were there before the
+    /// CNI plugin: label them sidestep.dev/not-admitted=true, or evict those that a controller starts again
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub repair: Option<Remedy>,
+    /// How long such a pod may run [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub repair_after: Option<u64>,
+    /// With an API server: remove the taint sidestep.dev/agent-not-ready from this node once the agent is ready
+    #[arg(long)]
+    pub remove_taint: bool,
     /// With an API server: write the names of namespaces with the label sidestep.dev/rings=enabled into this file, for
     /// sidestep-nri --namespaces-file
     #[arg(long, value_name = "FILE")]
@@ -101,6 +112,16 @@ pub struct Args {
     #[arg(long)]
     pub network_policies: bool,
     /// Remove everything of the agent: programs, tables, socket. A running agent ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "rings_namespaces", "rings_events", "watch", "arm", "exempt", "network_policies", "health_check_node_ports"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports"])]
     pub detach: bool,
+}
+
+/// What is done about pods that were not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remedy {
+    /// Label them
+    Label,
+    /// Evict them, if a controller starts them again
+    Delete,
 }

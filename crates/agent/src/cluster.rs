@@ -96,7 +96,17 @@ impl Cluster {
 
     /// A client with the settings and credentials that files have now.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
-        let config = config(self.kubeconfig.as_deref()).await?;
+        self.client(config(self.kubeconfig.as_deref()).await?)
+    }
+
+    /// A client that passes on at once what the server refuses for now, such as an eviction, instead of asking again.
+    pub async fn connect_impatiently(&self) -> Result<Client, ConnectError> {
+        let mut config = config(self.kubeconfig.as_deref()).await?;
+        config.default_retry = false;
+        self.client(config)
+    }
+
+    fn client(&self, config: Config) -> Result<Client, ConnectError> {
         Ok(ClientBuilder::try_from(config)?.with_layer(&Listening(self.heard.clone())).build())
     }
 

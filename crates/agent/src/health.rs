@@ -11,6 +11,12 @@ pub struct Health {
     pub readiness: [(&'static str, bool); 4],
 }
 
+impl Health {
+    pub fn is_ready(&self) -> bool {
+        self.readiness.iter().all(|(_, is_so)| *is_so)
+    }
+}
+
 /// Whether a thread answers, which may take long without harm: it is asked again only when it has answered.
 #[derive(Clone, Default)]
 pub struct Pulse(Arc<Mutex<Option<Instant>>>);

@@ -14,7 +14,7 @@ use sidestep_mesh::state::Change;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 pub enum Message {
@@ -136,10 +136,15 @@ impl QueryHandle {
     }
 
     /// None: the agent is about to end.
-    pub fn probe(&self) -> Option<oneshot::Receiver<Health>> {
+    fn probe(&self) -> Option<oneshot::Receiver<Health>> {
         let (reply, answer) = oneshot::channel();
         self.0.send(Message::Probed(reply)).ok()?;
         Some(answer)
+    }
+
+    /// None: the agent is about to end, is loading programs, or does not answer in time.
+    pub async fn health(&self, patience: Duration) -> Option<Health> {
+        tokio::time::timeout(patience, self.probe()?).await.ok()?.ok()
     }
 
     /// Waits for the answer.

@@ -11,9 +11,10 @@ use crate::lock::{Held, Lock, LockError};
 use crate::message::{EventSink, Message, QueryHandle, Refresher, Source};
 use crate::node::{End, Node};
 use crate::privileges::{self, PrivilegeError};
+use crate::repair::Repair;
 use crate::settings::{Settings, SettingsError, SourceSettings};
 use crate::signals::{self, Caught, IsLoading};
-use crate::{addresses, events, metrics, rings};
+use crate::{addresses, events, metrics, rings, taint};
 use sidestep_ebpf::error::{Doing, Error};
 use sidestep_ebpf::probe::{self, Missing};
 use sidestep_ebpf::{netns, services};
@@ -74,13 +75,15 @@ pub fn run(args: Args) -> Result<(), RunError> {
     // While the programs are being loaded no messages are read: a signal must not wait for that.
     let is_loading = IsLoading::new(true.into());
     let heard = Heard::new();
-    let busy = serve_questions(&settings, &inbox, &is_loading, &heard)?;
+    let admissions = admissions(&settings, &inbox, &heard)?;
+    let busy = serve_questions(&settings, &inbox, &is_loading, &heard, admissions.clone())?;
     let (source_names, refreshers) = start_sources(&settings, &inbox, &heard);
     let (socket, its_inbox) = (settings.socket.clone(), inbox.clone());
     let agent = signals::Agent { args, inbox: its_inbox, refreshers, is_loading: is_loading.clone(), socket };
     spawn("signals", move || signals.follow(&agent));
     start_addresses(&inbox);
     start_events_of_containers(&settings);
+    start_repairs(&settings, &inbox, &heard, admissions);
     let end = keep(&settings, source_names, &inbox, &messages, &is_loading);
     let _ = answer::remove(&settings.socket);
     // Questions that arrive now get an error, and the last answer is still written.
@@ -145,9 +148,10 @@ fn serve_questions(
     inbox: &Sender<Message>,
     is_loading: &IsLoading,
     heard: &Heard,
+    admissions: Option<Arc<Admissions>>,
 ) -> Result<answer::Busy, RunError> {
     let listener = answer::listen(&settings.socket)?;
-    let desk = Desk { queries: QueryHandle::new(inbox.clone()), admissions: admissions(settings, inbox, heard)? };
+    let desk = Desk { queries: QueryHandle::new(inbox.clone()), admissions };
     let busy = answer::Busy::default();
     let answering = busy.clone();
     spawn("answer", move || desk.serve(&listener, &answering));
@@ -218,6 +222,21 @@ fn start_events_of_containers(settings: &Settings) {
     if let Some(file) = settings.rings_events.clone() {
         let announcer = Announcer::start(settings);
         spawn("containers", move || rings::follow(file, announcer));
+    }
+}
+
+/// What the agent changes in the cluster: pods that were not admitted, and the node's taint.
+fn start_repairs(settings: &Settings, inbox: &Sender<Message>, heard: &Heard, admissions: Option<Arc<Admissions>>) {
+    let (queries, node) = (QueryHandle::new(inbox.clone()), settings.node_name.clone());
+    if let (Some(mine), Some(admissions)) = (settings.repair, admissions)
+        && let Some(cluster) = Cluster::new(settings, heard.clone())
+    {
+        let (queries, node, announcer) = (queries.clone(), node.clone(), Announcer::start(settings));
+        let repair = Repair { cluster, admissions, queries, node, settings: mine, announcer };
+        spawn("repair", move || repair.run());
+    }
+    if let Some(cluster) = Cluster::new(settings, heard.clone()).filter(|_| settings.remove_taint) {
+        spawn("taint", move || taint::keep_off(&cluster, &node, &queries));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Settings: from options, else from the file, else defaults.
 
+pub use crate::args::Remedy;
+
 use crate::args::Args;
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -11,6 +13,7 @@ use sidestep_mesh::field::Invalid;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -23,6 +26,10 @@ pub struct Settings {
     pub rings_namespaces: Option<PathBuf>,
     /// The plugin's file about containers that do not use rings, with an API server.
     pub rings_events: Option<PathBuf>,
+    /// What is done about pods that were not admitted. None: nothing.
+    pub repair: Option<RepairSettings>,
+    /// Remove the node's taint when the agent is ready.
+    pub remove_taint: bool,
     pub node_name: String,
     pub zone: Option<String>,
     pub cgroup: PathBuf,
@@ -42,6 +49,13 @@ pub struct Settings {
     pub network_policies: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairSettings {
+    pub remedy: Remedy,
+    /// How long a pod may run without having been admitted.
+    pub after: Duration,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceSettings {
     Directory(PathBuf),
@@ -49,6 +63,7 @@ pub enum SourceSettings {
     InCluster,
 }
 
+const DEFAULT_REPAIR_AFTER: u64 = 60;
 const DEFAULT_METRICS: &str = "127.0.0.1:9464";
 
 /// The file of `--config`.
@@ -62,6 +77,9 @@ struct File {
     admissions: Option<PathBuf>,
     rings_namespaces: Option<PathBuf>,
     rings_events: Option<PathBuf>,
+    repair: Option<Remedy>,
+    repair_after: Option<u64>,
+    remove_taint: bool,
     node_name: Option<String>,
     zone: Option<String>,
     cgroup: Option<PathBuf>,
@@ -102,6 +120,10 @@ pub enum SettingsError {
     SameDirectory(PathBuf),
     #[error("{0}: needs an API server: name it by --kubeconfig or --in-cluster instead of a directory")]
     NoCluster(&'static str),
+    #[error("repair: only pods that are admitted can be told from others: name a directory by --admissions")]
+    NoAdmissions,
+    #[error("repair-after: expected 1 to 3600 seconds, found {0}")]
+    RepairAfter(u64),
     #[error("exempt")]
     Exempt(#[source] Invalid),
     #[error("metrics: expected ADDRESS:PORT or off, found {0:?}")]
@@ -145,12 +167,16 @@ impl Settings {
             with_cluster("rings-namespaces", args.rings_namespaces.clone().or(file.rings_namespaces))?;
         let rings_events = with_cluster("rings-events", args.rings_events.clone().or(file.rings_events))?;
         let admissions = admissions(args.admissions.clone().or(file.admissions), &source, captures.as_deref())?;
+        let repair = repair(args.repair.or(file.repair), args.repair_after.or(file.repair_after), &admissions)?;
+        let remove_taint = with_cluster_flag("remove-taint", args.remove_taint || file.remove_taint, &source)?;
         Ok(Settings {
             source,
             captures,
             admissions,
             rings_namespaces,
             rings_events,
+            repair,
+            remove_taint,
             node_name: args.node_name.clone().or(file.node_name).map_or_else(host_name, Ok)?,
             zone: args.zone.clone().or(file.zone),
             cgroup: args.cgroup.clone().or(file.cgroup).map_or_else(cgroup_mount, Ok)?,
@@ -176,6 +202,8 @@ impl Settings {
             ("admissions", self.admissions != other.admissions),
             ("rings-namespaces", self.rings_namespaces != other.rings_namespaces),
             ("rings-events", self.rings_events != other.rings_events),
+            ("repair", self.repair != other.repair),
+            ("remove-taint", self.remove_taint != other.remove_taint),
             ("node-name", self.node_name != other.node_name),
             ("cgroup", self.cgroup != other.cgroup),
             ("pins", self.pins != other.pins),
@@ -246,6 +274,25 @@ fn with_cluster<T>(name: &'static str, given: Option<T>, source: &SourceSettings
         return Err(SettingsError::NoCluster(name));
     }
     Ok(given)
+}
+
+fn with_cluster_flag(name: &'static str, given: bool, source: &SourceSettings) -> Result<bool, SettingsError> {
+    Ok(with_cluster(name, given.then_some(()), source)?.is_some())
+}
+
+fn repair(
+    remedy: Option<Remedy>,
+    after: Option<u64>,
+    admissions: &Option<PathBuf>,
+) -> Result<Option<RepairSettings>, SettingsError> {
+    let after = after.unwrap_or(DEFAULT_REPAIR_AFTER);
+    if !(1..=3600).contains(&after) {
+        return Err(SettingsError::RepairAfter(after));
+    }
+    match remedy {
+        Some(_) if admissions.is_none() => Err(SettingsError::NoAdmissions),
+        remedy => Ok(remedy.map(|remedy| RepairSettings { remedy, after: Duration::from_secs(after) })),
+    }
 }
 
 fn exempt(texts: &[String]) -> Result<Vec<Netns>, SettingsError> {

@@ -60,6 +60,10 @@ impl Ledger {
         self.records.get(container)
     }
 
+    pub fn has_pod(&self, name: &Name) -> bool {
+        self.records.values().any(|record| record.pod == *name)
+    }
+
     /// The document of an admitted pod.
     pub fn capture(&self, container: &str) -> Result<Capture, AdmissionError> {
         document::read(&text(&self.path(container))?)

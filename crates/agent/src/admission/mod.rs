@@ -107,6 +107,11 @@ impl Admissions {
         }
     }
 
+    /// Whether the pod is admitted, or about to be.
+    pub fn knows(&self, pod: &Name) -> bool {
+        self.ledger().has_pod(pod)
+    }
+
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }

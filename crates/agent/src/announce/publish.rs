@@ -76,6 +76,7 @@ fn action(of: Reason) -> &'static str {
         Reason::InvalidObject => "Reading",
         Reason::CaptureTrouble => "Capturing",
         Reason::PolicyTrouble => "EnforcingPolicies",
+        Reason::NotAdmitted => "Repairing",
         Reason::RingsLeftOut | Reason::RingsNoEffect | Reason::RingsUnknown => "StartingContainer",
     }
 }

@@ -1,6 +1,5 @@
 //! Answers of `/healthz` and `/readyz`.
 
-use crate::health::Health;
 use crate::message::QueryHandle;
 use crate::signals::IsLoading;
 use sidestep_http::Answer;
@@ -19,7 +18,7 @@ pub async fn alive(queries: &QueryHandle, is_loading: &IsLoading) -> Answer {
     if is_loading.load(Ordering::SeqCst) {
         return Answer::well("ok: programs are being loaded\n");
     }
-    match health(queries).await {
+    match queries.health(PATIENCE).await {
         Some(health) if health.captures_silent < PATIENCE_FOR_CAPTURES => Answer::well("ok\n"),
         Some(health) => {
             let seconds = health.captures_silent.as_secs();
@@ -31,7 +30,7 @@ pub async fn alive(queries: &QueryHandle, is_loading: &IsLoading) -> Answer {
 
 /// Whether everything that was asked for is in force.
 pub async fn ready(queries: &QueryHandle) -> Answer {
-    let Some(health) = health(queries).await else {
+    let Some(health) = queries.health(PATIENCE).await else {
         return Answer::unavailable("the main thread does not answer: it is loading programs, or hangs\n");
     };
     let mut text = String::new();
@@ -39,10 +38,5 @@ pub async fn ready(queries: &QueryHandle) -> Answer {
         let sign = if is_so { '+' } else { '-' };
         let _ = writeln!(text, "[{sign}] {what}"); // a String takes everything
     }
-    let is_ready = health.readiness.iter().all(|(_, is_so)| *is_so);
-    if is_ready { Answer::well(text) } else { Answer::unavailable(text) }
-}
-
-async fn health(queries: &QueryHandle) -> Option<Health> {
-    tokio::time::timeout(PATIENCE, queries.probe()?).await.ok()?.ok()
+    if health.is_ready() { Answer::well(text) } else { Answer::unavailable(text) }
 }

@@ -70,6 +70,23 @@ fn what_needs_an_api_server_is_refused_without_one() {
 }
 
 #[test]
+fn only_who_admits_pods_can_repair() {
+    let settings = of(&["--in-cluster", "--admissions", "/a", "--repair", "delete", "--repair-after", "5"]).unwrap();
+    assert_eq!(settings.repair, Some(RepairSettings { remedy: Remedy::Delete, after: Duration::from_secs(5) }));
+    let error = of(&["--in-cluster", "--repair", "label"]).unwrap_err();
+    assert!(error.contains("name a directory by --admissions"), "{error}");
+    assert!(of(&["--in-cluster", "--admissions", "/a", "--repair", "mend"]).is_err());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "in-cluster = true\nadmissions = '/a'\nrepair = 'label'\nremove-taint = true\n").unwrap();
+    let settings = of(&["--config", file.path().to_str().unwrap()]).unwrap();
+    assert_eq!(settings.repair, Some(RepairSettings { remedy: Remedy::Label, after: Duration::from_secs(60) }));
+    assert!(settings.remove_taint);
+    let directory = tempfile::tempdir().unwrap();
+    let error = of(&["--config", directory.path().to_str().unwrap(), "--remove-taint"]).unwrap_err();
+    assert!(error.contains("remove-taint: needs an API server"), "{error}");
+}
+
+#[test]
 fn a_part_of_the_hierarchy_is_not_taken_for_all_of_it() {
     let mount = tempfile::tempdir().unwrap();
     assert_eq!(warning(mount.path()), None);

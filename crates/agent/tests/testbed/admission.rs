@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// A node whose agent admits pods of this API server.
 pub struct Cluster {
-    world: Arc<World>,
+    pub world: Arc<World>,
     server: Option<Server>,
     pub node: Node,
 }
@@ -73,7 +73,7 @@ impl Cluster {
     }
 
     /// Asks for the pod, whose sandbox is called as the pod.
-    fn admit(&self, name: &str, pod: &Pod) -> Result<Option<String>, String> {
+    pub fn admit(&self, name: &str, pod: &Pod) -> Result<Option<String>, String> {
         match self.request(Admission::Admit(applicant(name, pod)))? {
             Answer::Admitted(Admitted { uncaptured }) => Ok(uncaptured),
             other => panic!("{other:?}"),

@@ -33,6 +33,8 @@ struct Inner {
     refused: BTreeSet<&'static str>,
     /// Kinds that are answered after a delay.
     slow: BTreeSet<&'static str>,
+    /// Pods that may not be evicted now.
+    budgeted: BTreeSet<String>,
     /// {kind, field selector} of lists
     selectors: BTreeSet<(&'static str, String)>,
 }
@@ -97,6 +99,21 @@ impl World {
     /// Kinds that are answered after a delay.
     pub fn slow(&self, kind: &'static str) {
         self.inner.lock().unwrap().slow.insert(kind);
+    }
+
+    /// No disruption budget permits the eviction of this pod, or one does again.
+    pub fn keep(&self, pod: &str, is_kept: bool) {
+        let mut inner = self.inner.lock().unwrap();
+        if is_kept {
+            inner.budgeted.insert(pod.into())
+        } else {
+            inner.budgeted.remove(pod)
+        };
+    }
+
+    /// An object by its name, whatever its namespace.
+    pub fn get(&self, kind: &'static str, name: &str) -> Option<Value> {
+        self.inner.lock().unwrap().objects.get(&(kind, name.to_string())).cloned()
     }
 
     /// All objects of a kind.
@@ -191,20 +208,93 @@ fn forbidden(kind: &str) -> Response {
     (StatusCode::FORBIDDEN, status.to_string()).into_response()
 }
 
-/// One object, whatever its namespace.
-async fn one(State(world): State<Arc<World>>, Path((_, kind, name)): Path<(String, String, String)>) -> Response {
+/// One pod, whatever its namespace.
+async fn pod(State(world): State<Arc<World>>, Path((_, name)): Path<(String, String)>) -> Response {
+    let kind = PODS;
     let inner = world.inner.lock().unwrap();
-    if inner.refused.contains(kind.as_str()) {
-        return forbidden(&kind);
+    if inner.refused.contains(kind) {
+        return forbidden(kind);
     }
     match inner.objects.iter().find(|((known, called), _)| *known == kind && *called == name) {
         Some((_, object)) => object.to_string().into_response(),
-        None => {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
-                                "reason": "NotFound", "metadata": {}, "message": format!("{kind} \"{name}\" not found")});
-            (StatusCode::NOT_FOUND, status.to_string()).into_response()
+        None => failure(StatusCode::NOT_FOUND, "NotFound"),
+    }
+}
+
+/// A refusal by this code.
+fn failure(code: StatusCode, reason: &str) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code.as_u16(), "reason": reason,
+                        "metadata": {}, "message": reason});
+    (code, status.to_string()).into_response()
+}
+
+async fn node(State(world): State<Arc<World>>, Path(name): Path<String>) -> Response {
+    if world.inner.lock().unwrap().refused.contains(NODES) {
+        return forbidden(NODES);
+    }
+    world
+        .get(NODES, &name)
+        .map_or_else(|| failure(StatusCode::NOT_FOUND, "NotFound"), |node| node.to_string().into_response())
+}
+
+/// A merge patch, with the preconditions that the agent names.
+fn patched(world: &World, kind: &'static str, name: &str, body: &str) -> Response {
+    if world.inner.lock().unwrap().refused.contains(kind) {
+        return forbidden(kind);
+    }
+    let Some(mut object) = world.get(kind, name) else { return failure(StatusCode::NOT_FOUND, "NotFound") };
+    let patch: Value = serde_json::from_str(body).unwrap();
+    for key in ["uid", "resourceVersion"] {
+        let wanted = &patch["metadata"][key];
+        if !wanted.is_null() && *wanted != object["metadata"][key] {
+            return failure(StatusCode::CONFLICT, "Conflict");
         }
     }
+    merge_into(&mut object, &patch);
+    world.put(kind, object.clone());
+    object.to_string().into_response()
+}
+
+/// RFC 7386.
+fn merge_into(target: &mut Value, patch: &Value) {
+    let Some(changes) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, change) in changes {
+        if change.is_null() {
+            target.as_object_mut().unwrap().remove(key);
+        } else {
+            merge_into(&mut target[key], change);
+        }
+    }
+}
+
+async fn patch_node(State(world): State<Arc<World>>, Path(name): Path<String>, body: String) -> Response {
+    patched(&world, NODES, &name, &body)
+}
+
+async fn patch_pod(State(world): State<Arc<World>>, Path((_, name)): Path<(String, String)>, body: String) -> Response {
+    patched(&world, PODS, &name, &body)
+}
+
+/// A pod is gone at once.
+async fn evict(State(world): State<Arc<World>>, Path((_, name)): Path<(String, String)>, body: String) -> Response {
+    let eviction: Value = serde_json::from_str(&body).unwrap();
+    let Some(pod) = world.get(PODS, &name) else { return failure(StatusCode::NOT_FOUND, "NotFound") };
+    assert_eq!((&eviction["apiVersion"], &eviction["kind"]), (&json!("policy/v1"), &json!("Eviction")));
+    if eviction["deleteOptions"]["preconditions"]["uid"] != pod["metadata"]["uid"] {
+        return failure(StatusCode::CONFLICT, "Conflict");
+    }
+    if world.inner.lock().unwrap().budgeted.contains(&name) {
+        return failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests");
+    }
+    world.delete(PODS, &name);
+    let done = json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201, "metadata": {}});
+    (StatusCode::CREATED, done.to_string()).into_response()
 }
 
 /// An Event is created.
@@ -241,7 +331,9 @@ impl Server {
         listener.set_nonblocking(true).unwrap();
         let routes = Router::new()
             .route("/api/v1/{kind}", get(answer))
-            .route("/api/v1/namespaces/{namespace}/{kind}/{name}", get(one))
+            .route("/api/v1/nodes/{name}", get(node).patch(patch_node))
+            .route("/api/v1/namespaces/{namespace}/pods/{name}", get(pod).patch(patch_pod))
+            .route("/api/v1/namespaces/{namespace}/pods/{name}/eviction", post(evict))
             .route("/apis/discovery.k8s.io/v1/{kind}", get(answer))
             .route("/apis/networking.k8s.io/v1/{kind}", get(answer))
             .route("/apis/events.k8s.io/v1/namespaces/{namespace}/events", post(create))

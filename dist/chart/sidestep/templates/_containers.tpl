@@ -15,6 +15,12 @@
     {{- if .Values.cni.enabled }}
     - --admissions={{ .Values.hostPaths.run }}/admissions
     {{- end }}
+    {{- if and .Values.cni.enabled .Values.cni.repair }}
+    - --repair={{ .Values.cni.repair }}
+    {{- end }}
+    {{- if .Values.agent.removeTaint }}
+    - --remove-taint
+    {{- end }}
     {{- if .Values.nri.enabled }}
     - --rings-namespaces={{ .Values.hostPaths.run }}/rings/namespaces
     - --rings-events={{ .Values.hostPaths.run }}/rings/events
