@@ -100,7 +100,7 @@ impl Program {
 
     /// The positions up to which the kernel has received and been given bytes. None: the connection is ending.
     fn counted(&self, carried: &Traffic) -> Option<(u64, u64)> {
-        let [received, written] = carried.counts()?;
+        let [received, written] = counts(carried)?;
         Some((received.wrapping_add(self.before.received), written.wrapping_add(self.before.written)))
     }
 
@@ -265,7 +265,7 @@ impl Program {
 
     /// The kernel counts from here: it has got the program's bytes before `end`, and has received those before the present tail.
     fn count_anew(&mut self, socket: BorrowedFd, end: u64) {
-        let [received, written] = traffic(socket.as_raw_fd()).and_then(|carried| carried.counts()).unwrap_or_default();
+        let [received, written] = traffic(socket.as_raw_fd()).and_then(|carried| counts(&carried)).unwrap_or_default();
         self.before = Before { received: self.tx.pos().wrapping_sub(received), written: end.wrapping_sub(written) };
         // The program counts without the bytes of rings.
         slot::set_written_before(self.link.slot(self.slot), self.before.written.wrapping_sub(self.rx.ring));
@@ -312,6 +312,11 @@ impl Program {
         self.set_parked(false);
         self.link.notify(self.slot);
     }
+}
+
+/// Bytes that have arrived, in order, and bytes written. None: the socket is not established in both directions.
+fn counts(carried: &Traffic) -> Option<[u64; 2]> {
+    carried.is_established.then_some([carried.bytes[0], carried.written])
 }
 
 /// Returns how many of the bytes the kernel has taken. An error of the connection is left to the program's next call.

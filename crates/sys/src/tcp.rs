@@ -123,7 +123,7 @@ pub fn since_last_data_ms(fd: i32) -> Option<u64> {
 
 /// Number of bytes written to the socket by any process. None: it is not established in both directions.
 pub fn written(fd: i32) -> Option<u64> {
-    traffic(fd)?.counts().map(|[_, written]| written)
+    traffic(fd).filter(|now| now.is_established).map(|now| now.written)
 }
 
 /// What a socket has received and sent.
@@ -139,22 +139,12 @@ pub struct Traffic {
     pub is_established: bool,
 }
 
-impl Traffic {
-    /// Bytes that have arrived, in order, and bytes written. None: it is not established in both directions.
-    pub fn counts(&self) -> Option<[u64; 2]> {
-        self.is_established.then_some([self.bytes[0], self.written])
-    }
-}
-
 /// What the socket has received and sent since it was connected, or came from TCP_REPAIR. None: the kernel does not answer.
 pub fn traffic(fd: i32) -> Option<Traffic> {
     let i = info(fd).ok()?;
-    Some(Traffic {
-        bytes: [i.bytes_received, i.bytes_sent],
-        segments: i.data_segs,
-        written: i.bytes_sent.wrapping_sub(i.bytes_retrans) + u64::from(i.notsent_bytes),
-        is_established: i.state == ESTABLISHED,
-    })
+    let written = i.bytes_sent.wrapping_sub(i.bytes_retrans) + u64::from(i.notsent_bytes);
+    let (bytes, segments) = ([i.bytes_received, i.bytes_sent], i.data_segs);
+    Some(Traffic { bytes, segments, written, is_established: i.state == ESTABLISHED })
 }
 
 /// Result of [`consumed`].
