@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod limits;
 mod server;
 mod service;
 
 pub use answer::{Answer, Page, apart};
-pub use server::{Limits, Server};
+pub use limits::Limits;
+pub use server::Server;

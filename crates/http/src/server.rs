@@ -1,6 +1,7 @@
 //! Which connections are served.
 
 use crate::answer::{Answer, Page};
+use crate::limits::Limits;
 use crate::service::{Service, serve};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,31 +16,6 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 pub(crate) const ANSWERS: usize = 4;
 /// Pause after accept(2) has failed, perhaps for lack of descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// What one server permits.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections at a time. A new one replaces the oldest that has not sent its request yet.
-    pub open: usize,
-    /// Bytes of a request's head; 8 KiB at least.
-    pub head: usize,
-    /// Time from the connection to the end of the request's head.
-    pub until_asked: Duration,
-    /// Time from the connection to its end.
-    pub until_answered: Duration,
-}
-
-/// Prometheus gives up after ten seconds by default.
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            open: 64,
-            head: 16 * 1024,
-            until_asked: Duration::from_secs(5),
-            until_answered: Duration::from_secs(10),
-        }
-    }
-}
 
 /// A port where metrics and probes are served.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! One connection: a request and its answer.
 
 use crate::answer::{Answer, Page};
-use crate::server::Limits;
+use crate::limits::Limits;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
