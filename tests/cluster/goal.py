@@ -61,6 +61,7 @@ def ring_bytes(cluster, before, name):
 def install(cluster, checks):
     """`helm install`: each node has its pod, which is ready."""
     cluster.helm_install()
+    cluster.wait_rollout(DAEMONSET)
     status = cluster.api.get(DAEMONSET)["status"]
     checks.check(status["numberReady"] == len(cluster.nodes), f"{status['numberReady']} pods of Sidestep are ready")
     for pod in cluster.pods(NAMESPACE):

@@ -5,8 +5,8 @@ from kube.controlplane import ControlPlane
 
 
 class Plane(ControlPlane):
-    # A node that does not answer for a moment keeps its pods, and no volume is attached to one.
-    controllers = ("*", "-node-lifecycle-controller", "-taint-eviction-controller", "-persistentvolume-attach-detach-controller")
+    # A node that does not answer for a moment keeps its pods.
+    controllers = ("*", "-taint-eviction-controller")
 
     def start(self):
         super().start()
