@@ -23,7 +23,7 @@ PROGRAMS = ("ip", "nsenter", "unshare", "openssl", "etcd", "gcc", "ldd", "nginx"
 RELEASE, NAMESPACE = "sidestep", "sidestep"
 CHART = ROOT / "dist" / "chart" / "sidestep"
 DAEMONSET = {"kind": "DaemonSet", "metadata": {"name": RELEASE, "namespace": NAMESPACE}}
-ROLLOUT_SECONDS = 60
+ROLLOUT_SECONDS = 180
 HELM_SECONDS, IMAGE_SECONDS = 300, 600
 # Of the chart: the agent's metrics, the broker's, the NRI plugin's.
 AGENT, RINGS, PLUGIN = 9464, 9465, 9420

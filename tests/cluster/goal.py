@@ -102,7 +102,12 @@ def wait_share(cluster, checks, total, before, name, what):
     with contextlib.suppress(Failure):
         wait.until(is_enough, "the broker to have heard", HEARD_SECONDS)
     checks.figures[f"{what} by ring, per byte of the answers"] = share
-    checks.check(share >= SHARE, f"{what} by ring: {share:.0%}")
+    checks.check(share >= SHARE, lambda: f"{what} by ring: {share:.0%}: {told(cluster)}")
+
+
+def told(cluster):
+    """What the brokers have counted at all, and why connections stay on the kernel."""
+    return [{name: value for name, value in cluster.metrics(node, RINGS).items() if value} for node in cluster.nodes]
 
 
 def unlabel(cluster, checks):
