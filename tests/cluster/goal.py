@@ -61,6 +61,7 @@ def ring_bytes(cluster, before, name):
 def install(cluster, checks):
     """`helm install`: each node has its pod, which is ready."""
     cluster.helm_install()
+    cluster.wait_rollout(DAEMONSET)
     status = cluster.api.get(DAEMONSET)["status"]
     checks.check(status["numberReady"] == len(cluster.nodes), f"{status['numberReady']} pods of Sidestep are ready")
     for pod in cluster.pods(NAMESPACE):
@@ -101,7 +102,12 @@ def wait_share(cluster, checks, total, before, name, what):
     with contextlib.suppress(Failure):
         wait.until(is_enough, "the broker to have heard", HEARD_SECONDS)
     checks.figures[f"{what} by ring, per byte of the answers"] = share
-    checks.check(share >= SHARE, f"{what} by ring: {share:.0%}")
+    checks.check(share >= SHARE, lambda: f"{what} by ring: {share:.0%}: {told(cluster)}")
+
+
+def told(cluster):
+    """What the brokers have counted at all, and why connections stay on the kernel."""
+    return [{name: value for name, value in cluster.metrics(node, RINGS).items() if value} for node in cluster.nodes]
 
 
 def unlabel(cluster, checks):

@@ -12,7 +12,7 @@ from testkit.namespaces import link
 from testkit.process import Process
 
 SOCKET = "/run/containerd/containerd.sock"
-CNI_PROGRAMS = ("/usr/lib/cni/ptp", "/usr/lib/cni/host-local")
+CNI_PROGRAMS = tuple(f"/usr/lib/cni/{name}" for name in ("ptp", "host-local", "loopback"))
 BRIDGE = "br0"
 READY_SECONDS = 180
 

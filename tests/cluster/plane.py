@@ -5,8 +5,8 @@ from kube.controlplane import ControlPlane
 
 
 class Plane(ControlPlane):
-    # A node that does not answer for a moment keeps its pods, and no volume is attached to one.
-    controllers = ("*", "-node-lifecycle-controller", "-taint-eviction-controller", "-persistentvolume-attach-detach-controller")
+    # A node that does not answer for a moment keeps its pods.
+    controllers = ("*", "-taint-eviction-controller")
 
     def start(self):
         super().start()
@@ -14,7 +14,7 @@ class Plane(ControlPlane):
                                               "--leader-elect=false", "--bind-address=127.0.0.1"])
 
     def api_server_settings(self):
-        return ["--allow-privileged=true"]
+        return ["--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP"]
 
     def controller_settings(self):
         """Pods ask the API server by tokens of service accounts, and know it by this authority."""
