@@ -16,6 +16,7 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("listening", &[]),
     ("splice", &["-mcpu=v3"]), // atomic compare-and-swap
     ("device", &[]),
+    ("external", &[]),
 ];
 const SOURCES: &str = "src";
 

@@ -104,6 +104,14 @@ pub struct Args {
     /// Answer at the healthCheckNodePorts of Services, as kube-proxy does; for nodes without one
     #[arg(long)]
     pub health_check_node_ports: bool,
+    /// Serve as the node's only proxy: packets from outside and from pods are translated as well, at NodePorts, external addresses,
+    /// load balancers' addresses and cluster IPs, and healthCheckNodePorts are answered. Refuses to start beside kube-proxy's rules
+    #[arg(long)]
+    pub replace_kube_proxy: bool,
+    /// With --replace-kube-proxy: networks of the pods of all nodes. Packets from elsewhere to a cluster IP are masqueraded, and
+    /// externalTrafficPolicy: Local does not apply to pods [default: none, every sender is external]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub cluster_cidr: Vec<IpNet>,
     /// How the agent logs, on standard error; RUST_LOG says what
     #[arg(long, value_enum, default_value_t)]
     pub log_format: Format,
@@ -112,7 +120,7 @@ pub struct Args {
     #[arg(long)]
     pub network_policies: bool,
     /// Remove everything of the agent: programs, tables, socket. A running agent ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
     pub detach: bool,
 }
 

@@ -33,6 +33,10 @@ pub fn check(view: &View) -> Result<Check> {
         let strangers = found.into_iter().filter(|(key, _)| !meant.contains(key));
         check.differences.extend(strangers.map(|(key, _)| format!("{key}: is in the tables, and no Service's")));
     }
+    if !view.translates_packets() {
+        let what = "--replace-kube-proxy: packets to Services are not translated at all devices";
+        check.differences.push(what.into());
+    }
     check.troubles.extend(view.sources.iter().filter(|source| !source.listed).map(not_read));
     Ok(check)
 }

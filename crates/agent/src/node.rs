@@ -1,5 +1,6 @@
 //! The agent's main thread: it owns the desired state and the tables.
 
+mod packets;
 mod settings;
 mod tables;
 mod warnings;
@@ -21,6 +22,7 @@ use crate::view::{Pods, View};
 use crate::waiting::{self, Waiting};
 use sidestep_agent_api::{Admission, Answer, Question, Reconcile, Source};
 use sidestep_ebpf::capture::Captures;
+use sidestep_ebpf::external::External;
 use sidestep_ebpf::plane::Maps;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
@@ -75,6 +77,10 @@ pub struct Node {
     /// Of the controller's thread.
     pulse: Pulse,
     announcer: Announcer,
+    /// None: packets are kube-proxy's.
+    external: Option<External>,
+    /// When the translation of packets is looked after again.
+    external_due: Option<Instant>,
     /// None: healthCheckNodePorts are kube-proxy's.
     health_checks: Option<HealthChecks>,
     /// Problems of Services that Events were about.
@@ -111,7 +117,8 @@ impl Node {
         inbox: Sender<Message>,
     ) -> io::Result<Node> {
         let zone = settings.zone.as_deref().map(Into::into);
-        let node = choose::Node { name: settings.node_name.as_str().into(), zone };
+        let node =
+            choose::Node { name: settings.node_name.as_str().into(), zone, external: settings.replace_kube_proxy };
         let reconciler = Reconciler::new(node, &mut maps)?;
         let sources = source_names.into_iter().map(|name| Source { name, ..Source::default() }).collect();
         let pods = Pods::new(Captures::open_read_only(&settings.pins).map_err(io::Error::other)?);
@@ -153,6 +160,8 @@ impl Node {
             since: Instant::now(),
             pulse: Pulse::default(),
             announcer,
+            external: None,
+            external_due: None,
             health_checks,
             announced: BTreeSet::new(),
         })
@@ -199,6 +208,9 @@ impl Node {
                 return Some(end);
             }
         }
+        if self.external_due.is_some_and(|due| due <= Instant::now()) {
+            self.follow_devices();
+        }
         self.settle();
         self.waiting.settle(&self.view.pods, self.is_attached);
         self.log_events();
@@ -208,7 +220,7 @@ impl Node {
     /// When there is something to do though nobody says anything.
     fn due(&self) -> Option<Instant> {
         let garbage = self.view.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
-        [self.again, garbage, self.log_due, self.waiting.due()].into_iter().flatten().min()
+        [self.again, garbage, self.log_due, self.waiting.due(), self.external_due].into_iter().flatten().min()
     }
 
     fn handle(&mut self, message: Message) -> Option<End> {
@@ -225,6 +237,7 @@ impl Node {
                 self.view.policing.set_node(&addresses);
                 self.addresses = addresses;
                 self.write_addresses();
+                self.follow_devices();
             }
             Message::Settings(settings) => self.apply_settings(*settings),
             Message::Event(event) => {

@@ -133,6 +133,7 @@ fn frontend(key: sidestep_mesh::plane::FrontendKey, backends: usize) -> api::Fro
     let address = match key.scope {
         Scope::Address => Endpoint { address: key.address, port: key.port }.to_string(),
         Scope::Node => format!("NodePort {}", key.port),
+        _ => key.to_string(),
     };
     api::Frontend { address, backends }
 }

@@ -17,7 +17,7 @@ use crate::signals::{self, Caught, IsLoading};
 use crate::{addresses, events, metrics, rings, taint};
 use sidestep_ebpf::error::{Doing, Error};
 use sidestep_ebpf::probe::{self, Missing};
-use sidestep_ebpf::{netns, services};
+use sidestep_ebpf::{external, netns, services};
 use sidestep_error::chain;
 use sidestep_http::Server;
 use sidestep_log::Line;
@@ -48,6 +48,11 @@ pub enum RunError {
     Admissions(#[from] StartError),
     #[error("cannot serve metrics at {address}; choose another address by --metrics, or `--metrics off`")]
     Metrics { address: SocketAddr, source: io::Error },
+    #[error(
+        "--replace-kube-proxy: kube-proxy's rules are still here: {}. Stop kube-proxy, and remove them by `kube-proxy --cleanup`, \
+         or restart the node", .0.join(", ")
+    )]
+    Rivals(Vec<String>),
     #[error("SO_NETNS_COOKIE")]
     Cookie(#[source] io::Error),
     #[error(transparent)]
@@ -63,6 +68,10 @@ pub fn run(args: Args) -> Result<(), RunError> {
     sidestep_log::init(args.log_format, Line::Dated, LOGGED);
     let settings = Settings::new(&args)?;
     Missing::check(probe::missing())?;
+    if settings.replace_kube_proxy {
+        Missing::check(probe::missing_for_packets())?;
+        refuse_rivals()?;
+    }
     let _lock = Lock::acquire(&settings.pins)?.ok_or_else(|| RunError::Running(Held::new(&settings.pins)))?;
     privileges::drop_others(&settings)?;
     if !probe::may_read_kernel() {
@@ -129,6 +138,7 @@ fn keep(
         (_, Some(end)) => Ok(end),
         (Err(error), None) => Err(error.into()),
         (Ok(mut node), None) => {
+            node.translate_packets()?;
             let (pins, inbox) = (settings.pins.clone(), inbox.clone());
             spawn("events", move || {
                 let not_logged = |error| tracing::warn!("events are not logged: {}", chain(&error));
@@ -137,6 +147,12 @@ fn keep(
             Ok(node.keep(messages))
         }
     }
+}
+
+/// Two proxies would choose a backend each for one packet.
+fn refuse_rivals() -> Result<(), RunError> {
+    let found = external::rivals()?;
+    if found.is_empty() { Ok(()) } else { Err(RunError::Rivals(found)) }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {

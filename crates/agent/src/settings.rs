@@ -45,6 +45,10 @@ pub struct Settings {
     pub exempt: Vec<Netns>,
     /// Answer at healthCheckNodePorts.
     pub health_check_node_ports: bool,
+    /// Packets to Services are translated, too: no kube-proxy is needed.
+    pub replace_kube_proxy: bool,
+    /// Networks of the pods of all nodes.
+    pub cluster_cidr: Vec<IpNet>,
     /// NetworkPolicies of the API server are enforced.
     pub network_policies: bool,
 }
@@ -92,6 +96,8 @@ struct File {
     exempt: Vec<String>,
     network_policies: bool,
     health_check_node_ports: bool,
+    replace_kube_proxy: bool,
+    cluster_cidr: Vec<IpNet>,
 }
 
 /// Why settings are invalid or cannot be read.
@@ -169,6 +175,7 @@ impl Settings {
         let admissions = admissions(args.admissions.clone().or(file.admissions), &source, captures.as_deref())?;
         let repair = repair(args.repair.or(file.repair), args.repair_after.or(file.repair_after), &admissions)?;
         let remove_taint = with_cluster_flag("remove-taint", args.remove_taint || file.remove_taint, &source)?;
+        let replaces = args.replace_kube_proxy || file.replace_kube_proxy;
         Ok(Settings {
             source,
             captures,
@@ -188,7 +195,9 @@ impl Settings {
             arm: args.arm || file.arm,
             exempt: exempt(if args.exempt.is_empty() { &file.exempt } else { &args.exempt })?,
             network_policies: args.network_policies || file.network_policies,
-            health_check_node_ports: args.health_check_node_ports || file.health_check_node_ports,
+            health_check_node_ports: args.health_check_node_ports || file.health_check_node_ports || replaces,
+            replace_kube_proxy: replaces,
+            cluster_cidr: if args.cluster_cidr.is_empty() { file.cluster_cidr } else { args.cluster_cidr.clone() },
         })
     }
 }
@@ -213,6 +222,8 @@ impl Settings {
             ("arm", self.arm != other.arm),
             ("exempt", self.exempt != other.exempt),
             ("health-check-node-ports", self.health_check_node_ports != other.health_check_node_ports),
+            ("replace-kube-proxy", self.replace_kube_proxy != other.replace_kube_proxy),
+            ("cluster-cidr", self.cluster_cidr != other.cluster_cidr),
             ("network-policies", self.network_policies != other.network_policies),
             // Whether the zone is read from the API server's Node.
             ("zone", self.zone.is_some() != other.zone.is_some()),

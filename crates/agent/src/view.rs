@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use sidestep_agent_api::{Reconcile, Source, Trouble};
 use sidestep_ebpf::capture::Captures;
 use sidestep_ebpf::plane::Maps;
-use sidestep_ebpf::services;
+use sidestep_ebpf::{external, services};
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::reconcile::Reconciler;
@@ -76,7 +76,12 @@ impl Pods {
 impl View {
     /// Whether connections are balanced, perhaps still as an earlier agent has programmed it.
     pub fn is_attached(&self) -> bool {
-        services::is_attached(&self.settings.pins, &self.settings.cgroup)
+        services::is_attached(&self.settings.pins, &self.settings.cgroup) && self.translates_packets()
+    }
+
+    /// Whether packets are translated, if they are to be.
+    pub fn translates_packets(&self) -> bool {
+        !self.settings.replace_kube_proxy || external::is_attached(&self.settings.pins)
     }
 
     /// Whether everything that can be read has been read.

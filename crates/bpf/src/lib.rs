@@ -43,6 +43,13 @@ pub mod packets {
     include!(concat!(env!("OUT_DIR"), "/packets.skel.rs"));
 }
 
+/// Packets to Services that arrive at the node's devices.
+pub mod external {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/external.skel.rs"));
+}
+
 /// Joins two local TCP sockets: what one writes is put into the other's queue.
 pub mod splice {
     // Generated, as above.

@@ -18,8 +18,12 @@
 #include "select.h"
 
 enum scope {
-	SCOPE_ADDRESS = 0, /* this address */
-	SCOPE_NODE = 1,    /* every address of this node; the key's address is 0.0.0.0 or :: */
+	SCOPE_ADDRESS,       /* sockets that dial this address */
+	SCOPE_NODE,          /* ... every address of this node; the key's address is 0.0.0.0 or :: */
+	SCOPE_EXTERNAL,      /* packets to this address */
+	SCOPE_EXTERNAL_NODE, /* ... to every address of this node */
+	SCOPE_POD,           /* packets that pods send to this address, where others have another traffic policy */
+	SCOPE_POD_NODE,
 };
 
 struct frontend_key {
@@ -32,6 +36,8 @@ struct frontend_key {
 enum frontend_flags {
 	LEAST_CONNECTIONS = 1 << 0, /* of two random backends, take the one with fewer open connections */
 	HELD = 1 << 1,              /* no program of the node may bind() to it */
+	MASQUERADE = 1 << 2,        /* packets get an address of the node as their source */
+	RESTRICTED = 1 << 3,        /* packets must come from one of the service's source ranges */
 };
 
 struct frontend {
@@ -54,6 +60,19 @@ struct backend {
 struct member_key {
 	u32 service;
 	u32 backend;
+};
+
+/* Key of `source_ranges`: a network whose packets may use the restricted frontends of a Service's port. */
+struct source_key {
+	u32 length; /* of the prefix, in bits: those of `service`, and then those of `address` */
+	u32 service;
+	struct address address;
+};
+
+/* Key of `pod_networks`. */
+struct network_key {
+	u32 length;
+	struct address address;
 };
 
 struct affinity_key {
@@ -159,6 +178,10 @@ enum reason {
 	REASON_TOO_MANY_PENDING,  /* refused: the pod has too many connections under way to its proxy */
 	REASON_CONVERSATION_NOT_KEPT, /* the answers to a datagram will be denied: the pod has no table of conversations */
 	REASON_LISTENER_OF_OTHERS, /* a listener at the proxy's port that is not the proxy: it gets no captured connections */
+	REASON_PACKET_TRANSLATED,   /* packets of a new connection to a Service go to a backend */
+	REASON_PACKET_WITHOUT_ENDPOINT, /* dropped: no endpoint */
+	REASON_PACKET_NOT_IN_RANGES,  /* dropped: its source is not in the Service's source ranges */
+	REASON_PACKET_NOT_TRACKED,    /* dropped: conntrack cannot take the connection, or no source address leads to the backend */
 	REASONS,
 };
 

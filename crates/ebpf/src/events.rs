@@ -112,6 +112,12 @@ pub fn meaning(reason: &str) -> &'static str {
         "not-watched" => {
             "a connection was not counted: there are more pairs of workloads and Services than fit into the table"
         }
+        "packet-translated" => "a connection from elsewhere to a Service was given a backend",
+        "packet-without-endpoint" => "a packet to a Service was dropped: the Service has no endpoint that serves here",
+        "packet-not-in-ranges" => "a packet to a Service was dropped: its source is not in loadBalancerSourceRanges",
+        "packet-not-tracked" => {
+            "a packet to a Service was dropped: conntrack cannot take the connection, or the node has no way to the backend"
+        }
         _ => "",
     }
 }

@@ -1,12 +1,14 @@
 //! Conversions between the model's types and those of the maps, which are generated from the programs' BTF.
 
+use ipnet::IpNet;
 pub use sidestep_bpf::services::types::{
-    address, backend, endpoint, event, frontend, frontend_key, member_key, service_counters, slot,
+    address, backend, endpoint, event, frontend, frontend_key, member_key, network_key, service_counters, slot,
+    source_key,
 };
 use sidestep_bpf::splice::types as splice;
 pub use sidestep_bpf::splice::types::{flow, pair, pair_key, switches, traffic};
 use sidestep_mesh::address::{Address, Endpoint, Protocol};
-use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot};
+use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot, Source};
 use std::net::Ipv6Addr;
 
 /// Version of the layout of keys and values. Tables of another version are not reused but created anew.
@@ -15,6 +17,8 @@ pub const VERSION: u32 = 2;
 /// `enum frontend_flags`
 const LEAST_CONNECTIONS: u32 = 1 << 0;
 const HELD: u32 = 1 << 1;
+const MASQUERADE: u32 = 1 << 2;
+const RESTRICTED: u32 = 1 << 3;
 
 /// A value in a map: plain bytes.
 ///
@@ -43,7 +47,7 @@ macro_rules! map_data {
 }
 
 map_data!(
-    u8: 1, u32: 4, u64: 8, address: 16, frontend_key: 16 + 2 + 1 + 1, frontend: 6 * 4, member_key: 2 * 4, slot: 4 * 4,
+    u8: 1, u32: 4, u64: 8, address: 16, frontend_key: 16 + 2 + 1 + 1, frontend: 6 * 4, member_key: 2 * 4, slot: 4 * 4, source_key: 2 * 4 + 16, network_key: 4 + 16,
     backend: 20 + 4 + 2 * 8, service_counters: 3 * 8, event: 2 * 8 + 20 + 3 * 4 + 2 + 2 + 4,
     switches: 4 * 4, traffic: 2 * 8, flow: 2 * 20 + 8, pair_key: 2 * 20 + 8 + 2 * 4, pair: 4 * 8 + 2 * 4
 );
@@ -82,29 +86,61 @@ pub fn key_of(from: &FrontendKey) -> frontend_key {
 
 /// Converts from the maps' form; None: its values are unknown.
 pub fn to_key(from: &frontend_key) -> Option<FrontendKey> {
-    let scope = [Scope::Address, Scope::Node].into_iter().find(|scope| *scope as u8 == from.scope)?;
+    let scope = Scope::ALL.into_iter().find(|scope| *scope as u8 == from.scope)?;
     let protocol = Protocol::from_number(from.protocol)?;
     Some(FrontendKey { address: to_address(&from.address), port: u16::from_be(from.port), protocol, scope })
 }
 
 /// Converts to the maps' form.
 pub fn frontend_of(from: &Frontend) -> frontend {
-    let Frontend { service, first, count, affinity_seconds, sibling, least_connections, held } = *from;
+    let Frontend { service, first, count, affinity_seconds, sibling, .. } = *from;
+    let bit = |is: bool, bit: u32| u32::from(is) * bit;
     frontend {
         service,
         first,
         count,
         affinity_seconds,
-        flags: (u32::from(least_connections) * LEAST_CONNECTIONS) | (u32::from(held) * HELD),
+        flags: bit(from.least_connections, LEAST_CONNECTIONS)
+            | bit(from.held, HELD)
+            | bit(from.masquerade, MASQUERADE)
+            | bit(from.restricted, RESTRICTED),
         sibling,
     }
 }
 
 /// Converts from the maps' form.
 pub fn to_frontend(from: &frontend) -> Frontend {
-    let (least_connections, held) = (from.flags & LEAST_CONNECTIONS != 0, from.flags & HELD != 0);
+    let has = |bit| from.flags & bit != 0;
     let frontend { service, first, count, affinity_seconds, sibling, .. } = *from;
-    Frontend { service, first, count, affinity_seconds, sibling, least_connections, held }
+    Frontend {
+        service,
+        first,
+        count,
+        affinity_seconds,
+        sibling,
+        least_connections: has(LEAST_CONNECTIONS),
+        held: has(HELD),
+        masquerade: has(MASQUERADE),
+        restricted: has(RESTRICTED),
+    }
+}
+
+/// Converts to the maps' form.
+pub fn source_of(from: &Source) -> source_key {
+    let length = u32::BITS + u32::from(from.length);
+    source_key { length, service: from.service, address: address_of(from.address) }
+}
+
+/// Converts from the maps' form; None: no such prefix.
+pub fn to_source(from: &source_key) -> Option<Source> {
+    let length = u8::try_from(from.length.checked_sub(u32::BITS)?).ok()?;
+    Some(Source { service: from.service, address: to_address(&from.address), length })
+}
+
+/// Converts to the maps' form.
+pub fn network_of(from: &IpNet) -> network_key {
+    let Source { address, length, .. } = Source::new(0, from);
+    network_key { length: length.into(), address: address_of(address) }
 }
 
 /// Converts to the maps' form.

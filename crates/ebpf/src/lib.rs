@@ -16,6 +16,7 @@ pub mod capture;
 mod closing;
 pub mod error;
 pub mod events;
+pub mod external;
 mod grace;
 pub mod layout;
 pub mod links;

@@ -2,12 +2,16 @@
 
 use crate::error::{Doing, Result};
 use crate::grace;
-use crate::layout::{self, MapData, address, backend, frontend, frontend_key, member_key, service_counters, slot};
+use crate::layout::{
+    self, MapData, address, backend, frontend, frontend_key, member_key, network_key, service_counters, slot,
+    source_key,
+};
 use crate::shared::Shared;
 use crate::table::Table;
+use ipnet::IpNet;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidestep_mesh::address::{Address, Endpoint};
-use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot};
+use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot, Source};
 use std::collections::BTreeSet;
 use std::io;
 use std::mem::offset_of;
@@ -19,6 +23,8 @@ pub struct Maps {
     frontends: Table<frontend_key, frontend>,
     members: Table<member_key, u8>,
     node_addresses: Table<address, u8>,
+    sources: Table<source_key, u8>,
+    pod_networks: Table<network_key, u8>,
     slots: Shared<slot>,
     backends: Shared<backend>,
     services: MapHandle,
@@ -46,7 +52,7 @@ pub struct Load {
 }
 
 /// Names of `enum reason` in crates/bpf/src/services.h, in its order (tests/shape/tests/shared_tables.rs).
-pub const REASONS: [&str; 33] = [
+pub const REASONS: [&str; 37] = [
     "translated",
     "refused",
     "backend-missing",
@@ -80,6 +86,10 @@ pub const REASONS: [&str; 33] = [
     "too-many-pending",
     "conversation-not-kept",
     "listener-of-others",
+    "packet-translated",
+    "packet-without-endpoint",
+    "packet-not-in-ranges",
+    "packet-not-tracked",
 ];
 
 /// The [`REASONS`] that concern captured pods.
@@ -116,6 +126,8 @@ impl Maps {
             frontends: Table::new(frontends, "frontends"),
             members: Table::new(members, "members"),
             node_addresses: Table::new(open("node_addresses")?, "node_addresses"),
+            sources: Table::new(open("source_ranges")?, "source_ranges"),
+            pod_networks: Table::new(open("pod_networks")?, "pod_networks"),
             slots,
             backends,
             services,
@@ -131,6 +143,14 @@ impl Maps {
         self.node_addresses.remove_all(&gone)?;
         let new: Vec<_> = wanted.difference(&old).map(|address| (layout::address_of(*address), 1)).collect();
         self.node_addresses.put_all(&new)
+    }
+
+    /// Sets the networks of the cluster's pods.
+    pub fn set_pod_networks(&mut self, wanted: &[IpNet]) -> Result<()> {
+        let wanted: Vec<_> = wanted.iter().map(|network| (layout::network_of(network), 1)).collect();
+        let is_wanted = |key: &network_key| wanted.iter().any(|(one, _)| one.bytes() == key.bytes());
+        self.pod_networks.retain(is_wanted)?;
+        self.pod_networks.put_all(&wanted)
     }
 
     /// The addresses at which NodePorts answer.
@@ -209,6 +229,7 @@ impl DataPlane for Maps {
         Ok(Existing {
             backends: known.map(|number| (number, self.endpoint(number))).collect(),
             members: members.iter().map(|(key, _)| layout::to_member(key)).collect(),
+            sources: self.sources.keys().filter_map(|key| layout::to_source(&key)).collect(),
             frontends,
         })
     }
@@ -241,6 +262,15 @@ impl DataPlane for Maps {
     fn put_members(&mut self, members: &[Member]) -> io::Result<()> {
         let entries: Vec<_> = members.iter().map(|member| (layout::member_of(member), 1)).collect();
         io(self.members.put_all(&entries))
+    }
+
+    fn put_sources(&mut self, sources: &[Source]) -> io::Result<()> {
+        let entries: Vec<_> = sources.iter().map(|source| (layout::source_of(source), 1)).collect();
+        io(self.sources.put_all(&entries))
+    }
+
+    fn remove_sources(&mut self, sources: &[Source]) -> io::Result<()> {
+        io(self.sources.remove_all(&sources.iter().map(layout::source_of).collect::<Vec<_>>()))
     }
 
     fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()> {

@@ -34,6 +34,14 @@ const OF_CAPTURE: [Feature; 2] = [
     Feature::Function("iterator over TCP sockets (5.9)", "bpf_iter_tcp"),
 ];
 
+/// Features that only packets from elsewhere need.
+const OF_PACKETS: [Feature; 3] = [
+    Feature::Function("translation by programs at devices (6.1)", "bpf_ct_set_nat_info"),
+    Feature::Function("programs at devices that several users may attach, tcx (6.6)", "tcx_prog_attach"),
+    // Of the same release.
+    Feature::Function("the source address of a route, for programs at devices (6.7)", "bpf_iter_task_new"),
+];
+
 /// Capabilities without which nothing can be loaded.
 const LEAST: [(&str, CapabilitySet); 2] =
     [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
@@ -66,6 +74,16 @@ pub fn missing() -> Vec<String> {
         found.push("the kernel's programs cannot abort sockets (6.5)".into());
     }
     found
+}
+
+/// What packets from elsewhere lack besides, in words for an operator.
+pub fn missing_for_packets() -> Vec<String> {
+    let found = privileges(&[("CAP_PERFMON", CapabilitySet::PERFMON)]);
+    if !found.is_empty() {
+        return found;
+    }
+    let types = Btf::from_vmlinux().ok();
+    lacking(&OF_PACKETS, |feature| has(feature, types.as_ref()))
 }
 
 /// What capture lacks besides, in words for an operator.

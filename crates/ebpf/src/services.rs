@@ -7,7 +7,7 @@ pub use crate::options::Options;
 use crate::pins::Pins;
 use crate::plane::Maps;
 use crate::service_pins::{KIND, maps_directory, maps_path};
-use crate::{packets, pinned, probe};
+use crate::{external, packets, pinned, probe};
 use libbpf_rs::ProgramMut;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use sidestep_bpf::services::ServicesSkelBuilder;
@@ -54,6 +54,7 @@ pub fn remove(pins: &Path) -> Result<()> {
     let captured = capture::inodes(pins)?;
     // The tables of another version cannot be read.
     let ended = Captures::open_read_only(pins).map_or(Ok(()), |mut captures| captures.remove_all());
+    external::remove(pins)?;
     Pins::new(pins)?.remove(&[KIND])?;
     passthrough::remove_in(captured)?;
     ended

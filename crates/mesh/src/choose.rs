@@ -13,6 +13,8 @@ pub struct Node {
     pub name: Arc<str>,
     /// The node's label `topology.kubernetes.io/zone`. None: hints for zones are ignored.
     pub zone: Option<Arc<str>>,
+    /// Packets to Services are translated on this node, not only what its sockets dial.
+    pub external: bool,
 }
 
 /// An endpoint of one port of a Service.

@@ -2,7 +2,7 @@
 
 use crate::address::Endpoint;
 use crate::backends::{Backends, Heirloom};
-use crate::plane::{Existing, Frontend, FrontendKey, Member};
+use crate::plane::{Existing, Frontend, FrontendKey, Member, Source};
 use crate::ranges::{Numbers, Ranges};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,6 +19,8 @@ pub struct Inherited {
     pub doubles: Vec<u32>,
     /// Members of Services that have not been programmed since.
     pub members: BTreeSet<Member>,
+    /// Sources, as `members`.
+    pub sources: BTreeSet<Source>,
     /// Numbers that no present Service has taken over yet.
     pub services: HashSet<u32>,
 }
@@ -31,7 +33,8 @@ impl Inherited {
         backends: &mut Backends,
         services: &mut Numbers,
     ) -> Inherited {
-        let mut inherited = Inherited { members: existing.members.into_iter().collect(), ..Inherited::default() };
+        let (members, sources) = (existing.members.into_iter().collect(), existing.sources.into_iter().collect());
+        let mut inherited = Inherited { members, sources, ..Inherited::default() };
         for (number, endpoint) in existing.backends {
             match backends.inherit(number, endpoint) {
                 Heirloom::Known => inherited.backends.push(endpoint),
@@ -73,5 +76,10 @@ impl Inherited {
             self.members.remove(member);
         }
         taken
+    }
+
+    /// Removes and returns the sources of a Service, as `claim_members`.
+    pub fn claim_sources(&mut self, service: u32) -> BTreeSet<Source> {
+        self.sources.extract_if(.., |source| source.service == service).collect()
     }
 }

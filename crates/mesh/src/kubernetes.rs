@@ -3,6 +3,7 @@
 use crate::address::Protocol;
 use crate::field::{Result, address, addresses, invalid, name, parsed, port_number};
 use crate::object::{Bypass, Object, Port, Selection, Service, Skipped, Slice, SliceEndpoint, SlicePort};
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -37,13 +38,16 @@ pub fn service(from: &core::Service) -> Result<Object> {
     // Headless and ExternalName Services exist only in DNS: they have no address to connect to.
     let has_address = others.is_none() && spec.type_.as_deref() != Some("ExternalName");
     let ports = if has_address { ports(&spec, &mut left)? } else { Vec::new() };
+    let source_ranges = source_ranges(&spec)?;
     Ok(Object::Service(Service {
         cluster_ips: cluster_ips(&spec)?,
         external_ips: addresses("spec.externalIPs", spec.external_ips.as_deref().unwrap_or_default())?,
-        load_balancer_ips: load_balancer_ips(from, &spec, &mut left)?,
+        load_balancer_ips: load_balancer_ips(from, &source_ranges, &mut left)?,
+        source_ranges,
         ports,
         affinity_seconds: affinity(&spec)?,
         internal_local: policy("spec.internalTrafficPolicy", spec.internal_traffic_policy.as_deref())?,
+        external_local: policy("spec.externalTrafficPolicy", spec.external_traffic_policy.as_deref())?,
         health_check_port: health_check_port(&spec)?,
         selection: selection(&from.metadata, &mut left),
         bypass: bypass(&from.metadata, &mut left),
@@ -77,7 +81,7 @@ fn cluster_ips(spec: &core::ServiceSpec) -> Result<Vec<IpAddr>> {
     addresses("spec.clusterIPs", &real)
 }
 
-fn load_balancer_ips(from: &core::Service, spec: &core::ServiceSpec, left: &mut Vec<Skipped>) -> Result<Vec<IpAddr>> {
+fn load_balancer_ips(from: &core::Service, ranges: &[IpNet], left: &mut Vec<Skipped>) -> Result<Vec<IpAddr>> {
     let balancer = from.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default();
     let mut found = Vec::new();
@@ -86,13 +90,27 @@ fn load_balancer_ips(from: &core::Service, spec: &core::ServiceSpec, left: &mut 
         let ip = address(format!("status.loadBalancer.ingress[{i}].ip"), text)?;
         if entry.ip_mode.as_deref() == Some("Proxy") {
             left.push(Skipped { what: ip.to_string(), why: "ipMode Proxy: connections are for the load balancer" });
-        } else if spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty()) {
-            left.push(Skipped { what: ip.to_string(), why: "loadBalancerSourceRanges are a packet filter's" });
-        } else {
-            found.push(ip);
+            continue;
         }
+        if ranges.iter().any(|range| range.addr().is_ipv4() == ip.is_ipv4()) {
+            left.push(Skipped {
+                what: ip.to_string(),
+                why: "loadBalancerSourceRanges: packets are translated, not sockets",
+            });
+        }
+        found.push(ip);
     }
     Ok(found)
+}
+
+/// The API server accepts ranges with spaces around them, and with bits of a host.
+fn source_ranges(spec: &core::ServiceSpec) -> Result<Vec<IpNet>> {
+    let listed = spec.load_balancer_source_ranges.iter().flatten().enumerate();
+    let range = |(i, text): (usize, &String)| match text.trim().parse::<IpNet>() {
+        Ok(range) => Ok(range.trunc()),
+        Err(_) => invalid(format!("spec.loadBalancerSourceRanges[{i}]"), text, "a network, such as 192.0.2.0/24"),
+    };
+    listed.map(range).collect()
 }
 
 fn ports(spec: &core::ServiceSpec, left: &mut Vec<Skipped>) -> Result<Vec<Port>> {

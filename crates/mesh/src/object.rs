@@ -2,10 +2,11 @@
 
 pub use crate::name::Name;
 
-use crate::address::Protocol;
+use crate::address::{Family, Protocol};
 use crate::capture::pod::Capture;
 use crate::pod::{Namespace, Pod};
 use crate::policy::rules::Policy;
+use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -28,6 +29,18 @@ pub enum Object {
     Policy(Policy),
     /// From a networking.k8s.io/v1 NetworkPolicy with this name.
     NetworkPolicy(Name, Policy),
+}
+
+impl Service {
+    /// Whether only some sources may use this address.
+    pub(crate) fn is_restricted(&self, ip: IpAddr) -> bool {
+        self.load_balancer_ips.contains(&ip) && self.ranges_of(Family::of(ip)).next().is_some()
+    }
+
+    /// The source ranges of a family.
+    pub(crate) fn ranges_of(&self, family: Family) -> impl Iterator<Item = &IpNet> {
+        self.source_ranges.iter().filter(move |range| Family::of(range.addr()) == family)
+    }
 }
 
 impl Object {
@@ -87,14 +100,19 @@ pub struct Service {
     pub cluster_ips: Vec<IpAddr>,
     /// `spec.externalIPs`
     pub external_ips: Vec<IpAddr>,
-    /// `status.loadBalancer.ingress[].ip`, where the node answers itself: not with ipMode Proxy or loadBalancerSourceRanges.
+    /// `status.loadBalancer.ingress[].ip`, where the node answers itself, not with ipMode Proxy.
     pub load_balancer_ips: Vec<IpAddr>,
+    /// `spec.loadBalancerSourceRanges`: only these sources may use a load balancer's address of their family. A family without a
+    /// range is not restricted.
+    pub source_ranges: Vec<IpNet>,
     /// `spec.ports` without SCTP. Empty if nothing is to be programmed, as for ExternalName.
     pub ports: Vec<Port>,
     /// With `sessionAffinity: ClientIP`, how many seconds after the last use a client's backend is forgotten. None: no affinity.
     pub affinity_seconds: Option<u32>,
     /// `internalTrafficPolicy: Local`: cluster IPs lead only to endpoints of the client's node.
     pub internal_local: bool,
+    /// `externalTrafficPolicy: Local`: what arrives from outside goes only to endpoints of this node, and keeps its source.
+    pub external_local: bool,
     /// `spec.healthCheckNodePort`, where load balancers ask whether a node has endpoints.
     pub health_check_port: Option<u16>,
     /// The annotation `sidestep.dev/selection`.

@@ -2,6 +2,7 @@
 //! (tests).
 
 use crate::address::{Address, Endpoint, Protocol};
+use ipnet::IpNet;
 use std::fmt;
 use std::io;
 
@@ -23,17 +24,52 @@ impl fmt::Display for FrontendKey {
         match self.scope {
             Scope::Address => write!(f, "{} {}", self.protocol, Endpoint { address: self.address, port: self.port }),
             Scope::Node => write!(f, "{} NodePort {}", self.protocol, self.port),
+            Scope::External | Scope::Pod => {
+                let endpoint = Endpoint { address: self.address, port: self.port };
+                write!(f, "{} packets to {endpoint}{}", self.protocol, self.scope.senders())
+            }
+            Scope::ExternalNode | Scope::PodNode => {
+                write!(f, "{} packets to NodePort {}{}", self.protocol, self.port, self.scope.senders())
+            }
         }
     }
 }
 
-/// At which addresses a frontend is reached. Mirrors `enum scope`.
+/// At which addresses a frontend is reached, and by whom. Mirrors `enum scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// This one address.
+    /// This one address; sockets that dial it.
     Address,
-    /// Every address of the node in the key's family.
+    /// Every address of the node in the key's family; sockets that dial one.
     Node,
+    /// This one address; packets to it.
+    External,
+    /// Every address of the node; packets to one.
+    ExternalNode,
+    /// This one address; packets that pods send to it, where those from outside have another traffic policy.
+    Pod,
+    /// Every address of the node; packets that pods send to one, as `Pod`.
+    PodNode,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Scope; 6] =
+        [Scope::Address, Scope::Node, Scope::External, Scope::ExternalNode, Scope::Pod, Scope::PodNode];
+
+    /// Whether the key's address stands for all addresses of the node.
+    pub fn is_of_node(self) -> bool {
+        matches!(self, Scope::Node | Scope::ExternalNode | Scope::PodNode)
+    }
+
+    /// Whether packets are translated, not sockets.
+    pub fn is_of_packets(self) -> bool {
+        !matches!(self, Scope::Address | Scope::Node)
+    }
+
+    fn senders(self) -> &'static str {
+        if matches!(self, Scope::Pod | Scope::PodNode) { " from pods" } else { "" }
+    }
 }
 
 /// What happens to a connection to a frontend. Mirrors `frontend`.
@@ -54,6 +90,29 @@ pub struct Frontend {
     pub least_connections: bool,
     /// No program of the node may bind to it.
     pub held: bool,
+    /// Packets get an address of the node as their source, so that answers come back through it.
+    pub masquerade: bool,
+    /// Packets are translated only if their source is in a [`Source`] range of `service`.
+    pub restricted: bool,
+}
+
+/// Addresses that may use the restricted frontends of a Service's port. Mirrors `source_key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source {
+    /// Number of the port, as [`Frontend::service`].
+    pub service: u32,
+    /// The network's address; the bits of hosts are 0.
+    pub address: Address,
+    /// Bits of `address` that count, of 128: an IPv4 network's prefix length and 96.
+    pub length: u8,
+}
+
+impl Source {
+    /// This network, for this port.
+    pub fn new(service: u32, network: &IpNet) -> Source {
+        let above = if network.addr().is_ipv4() { 96 } else { 0 };
+        Source { service, address: network.trunc().addr().into(), length: above + network.prefix_len() }
+    }
 }
 
 /// An element of a list of backends. Mirrors `slot`.
@@ -107,6 +166,8 @@ pub struct Existing {
     pub backends: Vec<(u32, Endpoint)>,
     /// In no particular order; some may be of Services that no frontend names any more.
     pub members: Vec<Member>,
+    /// In no particular order; as with members, some may be of nobody.
+    pub sources: Vec<Source>,
 }
 
 /// Tables that programs read while they are written. Each frontend changes at once; programs read everything else only after
@@ -127,6 +188,10 @@ pub trait DataPlane {
     fn put_slots(&mut self, first: u32, slots: &[Slot]) -> io::Result<()>;
     /// Members that are there already are no error.
     fn put_members(&mut self, members: &[Member]) -> io::Result<()>;
+    /// Sources that are there already are no error.
+    fn put_sources(&mut self, sources: &[Source]) -> io::Result<()>;
+    /// Missing sources are no error.
+    fn remove_sources(&mut self, sources: &[Source]) -> io::Result<()>;
     /// Adds or replaces each of them atomically.
     fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()>;
     /// Programs then treat them as ordinary addresses. Missing ones are no error.

@@ -13,7 +13,7 @@ use crate::claims::{Claim, Claims};
 use crate::inherited::Inherited;
 use crate::object::{Name, Selection};
 use crate::pending::Pending;
-use crate::plane::{DataPlane, Frontend, FrontendKey, Member, Sizes};
+use crate::plane::{DataPlane, Frontend, FrontendKey, Member, Sizes, Source};
 use crate::ranges::{Numbers, Ranges};
 use crate::retired::Retired;
 use crate::state::State;
@@ -57,6 +57,7 @@ pub struct Programmed {
     /// Where the list is in the array of slots.
     slots: SlotRange,
     members: BTreeSet<Member>,
+    sources: BTreeSet<Source>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +79,8 @@ impl Programmed {
                 sibling: self.sibling,
                 least_connections: self.table.selection == Selection::LeastConnections,
                 held: self.table.held.contains(key),
+                masquerade: self.table.is_masqueraded(key),
+                restricted: self.table.restricted.contains(key),
             };
             (*key, value)
         })

@@ -3,7 +3,8 @@
 use crate::address::{Endpoint, Family, Protocol};
 use crate::choose::{self, Candidate, Node};
 use crate::object::{Name, Port, Selection, Service, Slice, SliceEndpoint};
-use crate::plane::{FrontendKey, Scope};
+use crate::plane::{FrontendKey, Scope, Source};
+use ipnet::IpNet;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
@@ -20,7 +21,8 @@ pub struct PortKey {
     pub protocol: Protocol,
     /// Of the frontends and of the backends: connections do not change family.
     pub family: Family,
-    /// Local only with `internalTrafficPolicy: Local`, and then only for the cluster IPs.
+    /// Local with `internalTrafficPolicy: Local` for the cluster IPs, and with `externalTrafficPolicy: Local` for packets from
+    /// outside.
     pub policy: Policy,
 }
 
@@ -64,6 +66,10 @@ pub struct PortTable {
     /// Frontends to which no program of the node may bind: NodePorts and external addresses. Cluster IPs and load balancers'
     /// addresses are not among them: a program may serve there if it has added the address to the node itself.
     pub held: BTreeSet<FrontendKey>,
+    /// Frontends that only the networks of `source_ranges` may use.
+    pub restricted: BTreeSet<FrontendKey>,
+    /// Of the family of `key`.
+    pub source_ranges: BTreeSet<IpNet>,
     /// Ordered by address. Empty: connections are refused.
     pub list: Vec<Backend>,
 }
@@ -72,6 +78,16 @@ impl PortTable {
     /// Whether choices are remembered: for datagrams, and with affinity.
     pub(crate) fn remembers(&self) -> bool {
         self.key.protocol == Protocol::Udp || self.affinity_seconds > 0
+    }
+
+    /// Whether packets get the node's address as their source: with policy Local, and within the cluster, they keep theirs.
+    pub(crate) fn is_masqueraded(&self, key: &FrontendKey) -> bool {
+        self.key.policy == Policy::Cluster && matches!(key.scope, Scope::External | Scope::ExternalNode)
+    }
+
+    /// The networks of `source_ranges`, for the port with this number.
+    pub(crate) fn sources(&self, service: u32) -> BTreeSet<Source> {
+        self.source_ranges.iter().map(|network| Source::new(service, network)).collect()
     }
 
     /// The endpoints in the list.
@@ -98,16 +114,23 @@ pub(crate) fn of(service: &Service, slices: &[&Slice], node: &Node) -> Vec<PortT
     each.flat_map(|(port, family)| tables(service, port, family, slices, node)).collect()
 }
 
-/// Programs on this node are never external clients, so the external traffic policy does not apply to them.
+/// Programs on this node are never external clients, so the external traffic policy applies only to packets from outside.
 fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
     let candidates = candidates(port, family, slices, node);
     let (inside, outside) = (inside(service, port, family), outside(service, port, family));
-    let split = if service.internal_local {
-        vec![(Policy::Cluster, outside), (Policy::Local, inside)]
-    } else {
-        vec![(Policy::Cluster, inside.into_iter().chain(outside).collect())]
+    let packets = |scopes| if node.external { packets(service, port, family, scopes) } else { Vec::new() };
+    let external = packets([Scope::External, Scope::ExternalNode]);
+    // Pods are no external clients either.
+    let of_pods = if service.external_local { packets([Scope::Pod, Scope::PodNode]) } else { Vec::new() };
+    let (mut cluster, mut local) = (Vec::new(), Vec::new());
+    if service.internal_local { &mut local } else { &mut cluster }.extend(inside);
+    cluster.extend(outside.into_iter().chain(of_pods));
+    if service.external_local { &mut local } else { &mut cluster }.extend(external);
+    let split = [(Policy::Cluster, cluster), (Policy::Local, local)];
+    let is_held = |key: &FrontendKey| {
+        key.scope == Scope::Node || (key.scope == Scope::Address && service.external_ips.contains(&key.address.ip()))
     };
-    let is_held = |key: &FrontendKey| key.scope == Scope::Node || service.external_ips.contains(&key.address.ip());
+    let is_restricted = |key: &FrontendKey| key.scope.is_of_packets() && service.is_restricted(key.address.ip());
     let table = |(policy, frontends): (Policy, Vec<FrontendKey>)| {
         let chosen = match policy {
             Policy::Cluster => choose::cluster(&candidates, node),
@@ -115,6 +138,11 @@ fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], nod
         };
         let (name, protocol) = (port.name.clone(), port.protocol);
         PortTable {
+            restricted: frontends.iter().copied().filter(is_restricted).collect(),
+            source_ranges: match frontends.iter().any(is_restricted) {
+                true => service.ranges_of(family).copied().collect(),
+                false => BTreeSet::new(),
+            },
             held: frontends.iter().copied().filter(is_held).collect(),
             key: PortKey { service: service.name.clone(), port: name, protocol, family, policy },
             affinity_seconds: service.affinity_seconds.unwrap_or(0),
@@ -136,17 +164,29 @@ fn inside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
     of_family.into_iter().map(|ip| at(*ip, port)).collect()
 }
 
-/// Frontends for external clients. An address that is also a cluster IP counts as a cluster IP.
+/// Frontends for external clients. An address that is also a cluster IP counts as a cluster IP. One that only some sources may use
+/// is left to packets, for a socket that dials it need not have an address yet.
 fn outside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
+    let named = external_ips(service, family).filter(|ip| !service.is_restricted(*ip));
+    named.map(|ip| at(ip, port)).chain(of_node(port, family, Scope::Node)).collect()
+}
+
+/// The same frontends for packets: all of them.
+fn packets(service: &Service, port: &Port, family: Family, [address, node]: [Scope; 2]) -> Vec<FrontendKey> {
+    let named = external_ips(service, family).map(|ip| FrontendKey { scope: address, ..at(ip, port) });
+    named.chain(of_node(port, family, node)).collect()
+}
+
+/// Each once.
+fn external_ips(service: &Service, family: Family) -> impl Iterator<Item = IpAddr> {
     let all = service.external_ips.iter().chain(&service.load_balancer_ips);
-    let named: BTreeSet<_> = all.filter(|ip| Family::of(**ip) == family && !service.cluster_ips.contains(ip)).collect();
-    let node_port = port.node_port.map(|number| FrontendKey {
-        address: family.unspecified(),
-        port: number,
-        protocol: port.protocol,
-        scope: Scope::Node,
-    });
-    named.into_iter().map(|ip| at(*ip, port)).chain(node_port).collect()
+    let is_its = |ip: &&IpAddr| Family::of(**ip) == family && !service.cluster_ips.contains(ip);
+    all.filter(is_its).copied().collect::<BTreeSet<_>>().into_iter()
+}
+
+fn of_node(port: &Port, family: Family, scope: Scope) -> Option<FrontendKey> {
+    let key = |number| FrontendKey { address: family.unspecified(), port: number, protocol: port.protocol, scope };
+    port.node_port.map(key)
 }
 
 /// All endpoints of the Service, ready or not.

@@ -32,7 +32,7 @@ fn flags(text: &str, ip: &str) -> [BypassFlags; 2] {
     for object in yaml::parse(text).unwrap() {
         state.apply(Change::Put(object));
     }
-    let flags = plan(&state, &Node { name: "here".into(), zone: None }, |_, _| true).bypasses;
+    let flags = plan(&state, &Node { name: "here".into(), zone: None, external: false }, |_, _| true).bypasses;
     let at = |ip: &str, port| backend_key(Endpoint::new(ip.parse().unwrap(), port));
     [at("10.96.0.1", 80), at(ip, 8080)].map(|key| flags.get(&key).copied().unwrap_or_default())
 }

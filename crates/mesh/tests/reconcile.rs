@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
 use sidestep_mesh::choose::Node;
 use sidestep_mesh::object::*;
-use sidestep_mesh::plane::{FrontendKey, Scope, Sizes};
+use sidestep_mesh::plane::{FrontendKey, Scope, Sizes, Source};
 use sidestep_mesh::reconcile::{Problem, Reconciler};
 use sidestep_mesh::retired::REST_NS;
 use sidestep_mesh::state::{Change, State};
@@ -22,7 +22,7 @@ fn ip(n: u8) -> IpAddr {
 }
 
 fn node() -> Node {
-    Node { name: "here".into(), zone: Some("east".into()) }
+    Node { name: "here".into(), zone: Some("east".into()), external: true }
 }
 
 // --- objects ---------------------------------------------------------------------------------------------------------
@@ -44,16 +44,23 @@ fn service() -> impl Strategy<Value = Object> {
     let addresses =
         || prop::collection::btree_set(1u8..6, 0..3).prop_map(|set| set.into_iter().map(ip).collect::<Vec<_>>());
     let selection = prop_oneof![Just(Selection::Random), Just(Selection::Weighted), Just(Selection::LeastConnections)];
-    (0u8..4, addresses(), addresses(), ports(), prop::option::of(1u32..100), any::<bool>(), selection, 0u8..3).prop_map(
-        |(name, cluster_ips, external_ips, ports, affinity_seconds, internal_local, selection, created)| {
+    let range =
+        prop_oneof![Just("10.9.0.0/16"), Just("10.9.1.0/24"), Just("fd00::/64")].prop_map(|net| net.parse().unwrap());
+    let balancer = (addresses(), prop::collection::vec(range, 0..3));
+    let local = any::<(bool, bool)>();
+    let sorts = (prop::option::of(1u32..100), selection, 0u8..3);
+    (0u8..4, addresses(), addresses(), balancer, ports(), local, sorts).prop_map(
+        |(name, cluster_ips, external_ips, balancer, ports, local, (affinity_seconds, selection, created))| {
             Object::Service(Service {
                 name: Name::new("default", &format!("s{name}")),
                 cluster_ips,
                 external_ips,
-                load_balancer_ips: Vec::new(),
+                load_balancer_ips: balancer.0,
+                source_ranges: balancer.1,
                 ports,
                 affinity_seconds,
-                internal_local,
+                internal_local: local.0,
+                external_local: local.1,
                 health_check_port: None,
                 selection,
                 bypass: Default::default(),
@@ -147,15 +154,30 @@ fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
     }
     for service in &services {
         for port in by_name(&service.ports) {
-            let addresses = service.external_ips.iter().map(|ip| frontend(*ip, port, port.port, Scope::Address));
+            let all = service.external_ips.iter().chain(&service.load_balancer_ips).copied().collect::<BTreeSet<_>>();
+            let all = all.into_iter().filter(|ip| !service.cluster_ips.contains(ip));
             let any = Family::V4.unspecified().ip();
-            let node_port = port.node_port.map(|number| frontend(any, port, number, Scope::Node));
-            for key in addresses.chain(node_port) {
-                found.entry(key).or_insert_with(|| serving(state, service, port, false));
+            let scopes = |address, number, [dialled, external, pod]: [Scope; 3]| {
+                let is_pod = service.external_local.then_some((pod, false));
+                let each = [(dialled, false), (external, service.external_local)].into_iter().chain(is_pod);
+                each.map(move |(scope, local)| (frontend(address, port, number, scope), local)).collect::<Vec<_>>()
+            };
+            let addresses = all.flat_map(|ip| scopes(ip, port.port, [Scope::Address, Scope::External, Scope::Pod]));
+            let node_port = port.node_port.into_iter();
+            let node_port = node_port.flat_map(|n| scopes(any, n, [Scope::Node, Scope::ExternalNode, Scope::PodNode]));
+            for (key, local) in addresses.chain(node_port) {
+                if key.scope != Scope::Address || !is_restricted(service, key.address.ip()) {
+                    found.entry(key).or_insert_with(|| serving(state, service, port, local));
+                }
             }
         }
     }
     found
+}
+
+/// All addresses here are IPv4.
+fn is_restricted(service: &Service, ip: IpAddr) -> bool {
+    service.load_balancer_ips.contains(&ip) && service.source_ranges.iter().any(|range| range.addr().is_ipv4())
 }
 
 fn by_name(ports: &[Port]) -> Vec<&Port> {
@@ -253,6 +275,23 @@ impl Run {
             self.tables.frontends.keys().map(|key| (*key, self.tables.reach(key).unwrap())).collect();
         assert_eq!(reached, meaning(&self.state));
         self.check_members();
+        self.check_sources();
+    }
+
+    /// The sources are exactly the ranges of the ports with restricted frontends, in the frontends' family.
+    fn check_sources(&self) {
+        let mut wanted = BTreeSet::new();
+        for port in self.reconciler.ports() {
+            let service = self.state.service(&port.key.service).unwrap();
+            for (key, value) in port.frontends() {
+                let expected = key.scope.is_of_packets() && is_restricted(service, key.address.ip());
+                assert_eq!(value.restricted, expected, "{key}");
+                assert_eq!(value.masquerade, key.scope.is_of_packets() && !service.external_local, "{key}");
+                let ranges = service.source_ranges.iter().filter(|range| range.addr().is_ipv4());
+                wanted.extend(ranges.filter(|_| expected).map(|range| Source::new(port.service, range)));
+            }
+        }
+        assert_eq!(self.tables.sources, wanted);
     }
 
     /// Where choices are remembered, the members are exactly the backends in the frontends' lists.
@@ -295,7 +334,7 @@ proptest! {
         prop_assert_eq!(run.reconciler.collect_garbage(&mut run.tables, run.now).unwrap(), None);
         let used = run.reconciler.used();
         prop_assert_eq!((used.slots, used.backends, used.services, used.frontends, used.members), (0, 0, 0, 0, 0));
-        prop_assert!(run.tables.frontends.is_empty() && run.tables.members.is_empty());
+        prop_assert!(run.tables.frontends.is_empty() && run.tables.members.is_empty() && run.tables.sources.is_empty());
     }
 
     /// With too little room a port is left out as a whole and reported, and is programmed once there is room again.

@@ -27,7 +27,7 @@ struct Life {
 
 impl Life {
     fn over(mut tables: Tables) -> Life {
-        let node = Node { name: "here".into(), zone: None };
+        let node = Node { name: "here".into(), zone: None, external: false };
         let reconciler = Reconciler::new(node, &mut tables).unwrap();
         Life { state: State::default(), reconciler, tables, now: 0 }
     }

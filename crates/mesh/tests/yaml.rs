@@ -64,6 +64,7 @@ fn a_service_with_everything() {
     assert_eq!(found.name.to_string(), "shop/web");
     assert_eq!(found.cluster_ips, [ip("10.96.0.10"), ip("fd00:96::10")]);
     assert_eq!((found.external_ips, found.load_balancer_ips), (vec![ip("192.0.2.1")], vec![ip("192.0.2.2")]));
+    assert!(found.source_ranges.is_empty() && !found.external_local);
     assert_eq!((found.affinity_seconds, found.internal_local), (Some(60), true));
     let ports: Vec<_> = found.ports.iter().map(|p| (&*p.name, p.protocol, p.port, p.node_port)).collect();
     assert_eq!(ports, [("http", Protocol::Tcp, 80, Some(30080)), ("dns", Protocol::Udp, 53, None)]);

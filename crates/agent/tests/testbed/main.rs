@@ -14,6 +14,7 @@ mod places;
 mod pods;
 mod policy;
 mod privileges;
+mod proxy;
 mod repair;
 mod rings;
 mod scale;

@@ -7,7 +7,7 @@ use sidestep_ebpf::plane::Maps;
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::object::Object;
-use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot};
+use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot, Source};
 use sidestep_mesh::state::Change;
 use sidestep_testkit::Pod;
 use std::collections::BTreeSet;
@@ -94,6 +94,16 @@ impl DataPlane for Watched<'_> {
 
     fn put_members(&mut self, members: &[Member]) -> io::Result<()> {
         let written = self.maps.put_members(members);
+        self.shown(written)
+    }
+
+    fn put_sources(&mut self, sources: &[Source]) -> io::Result<()> {
+        let written = self.maps.put_sources(sources);
+        self.shown(written)
+    }
+
+    fn remove_sources(&mut self, sources: &[Source]) -> io::Result<()> {
+        let written = self.maps.remove_sources(sources);
         self.shown(written)
     }
 

@@ -7,6 +7,7 @@ mod capture;
 mod churn;
 mod connections;
 mod datagrams;
+mod external;
 mod flows;
 mod frontends;
 mod give_back;

@@ -10,6 +10,7 @@ use sidestep_mesh::state::{Change, State};
 use sidestep_testkit::{Pod, Testbed};
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -29,9 +30,15 @@ impl Node {
     /// `watch`: whether connections are counted.
     pub fn with(watch: bool) -> Node {
         let testbed = Testbed::new();
+        let cgroup = testbed.cgroup.path().to_path_buf();
+        Node::serving(testbed, cgroup, watch)
+    }
+
+    /// Serves the processes of that cgroup.
+    pub fn serving(testbed: Testbed, cgroup: PathBuf, watch: bool) -> Node {
         let options = Options {
             pins: testbed.bpffs().join("sidestep"),
-            cgroup: testbed.cgroup.path().into(),
+            cgroup,
             node_netns: testbed.node.run(netns_cookie),
             watch,
         };
@@ -98,7 +105,7 @@ impl Drop for Node {
 }
 
 pub fn install(options: &Options) -> (Maps, Reconciler) {
-    let node = choose::Node { name: "node".into(), zone: None };
+    let node = choose::Node { name: "node".into(), zone: None, external: false };
     services::install(options, |mut maps| {
         let reconciler = Reconciler::new(node, &mut maps).unwrap();
         Ok((maps, reconciler))
@@ -112,9 +119,11 @@ pub fn plain_service(name: &str, protocol: Protocol, vip: &str, port: u16) -> Se
         cluster_ips: vec![vip.parse().unwrap()],
         external_ips: Vec::new(),
         load_balancer_ips: Vec::new(),
+        source_ranges: Vec::new(),
         ports: vec![Port { name: "".into(), protocol, port, node_port: None }],
         affinity_seconds: None,
         internal_local: false,
+        external_local: false,
         health_check_port: None,
         selection: Selection::Random,
         bypass: Default::default(),

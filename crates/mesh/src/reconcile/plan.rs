@@ -4,7 +4,7 @@ use super::{Problem, Programmed, Reconciler, SlotRange};
 use crate::address::{Endpoint, Protocol};
 use crate::inherited::Inherited;
 use crate::object::Name;
-use crate::plane::{Frontend, FrontendKey, Member};
+use crate::plane::{Frontend, FrontendKey, Member, Source};
 use crate::table::{Backend, PortKey, PortTable};
 use crate::vose_alias;
 use std::collections::{BTreeSet, HashMap};
@@ -70,10 +70,13 @@ impl Reconciler {
         };
         let members = self.members_of(&table, service);
         self.adopt_members(&table, service, &members);
+        let sources = table.sources(service);
+        self.adopt_sources(service, &sources);
         self.frontends += table.frontends.len() as u32;
         self.members += members.len() as u32;
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
-        Ok(Programmed { key, service, sibling: 0, table, slots, members })
+        self.pending.sources.extend(sources.iter().map(|source| (*source, true)));
+        Ok(Programmed { key, service, sibling: 0, table, slots, members, sources })
     }
 
     /// Adds a user to each of the port's backends.
@@ -155,6 +158,13 @@ impl Reconciler {
         self.pending.members.extend(lost.into_iter().map(|member| (member, false)));
     }
 
+    /// Sources of an earlier process that are no longer wanted are removed at once.
+    fn adopt_sources(&mut self, service: u32, sources: &BTreeSet<Source>) {
+        let Some(inherited) = self.inherited.as_mut() else { return };
+        let lost = inherited.claim_sources(service);
+        self.pending.sources.extend(lost.difference(sources).map(|source| (*source, false)));
+    }
+
     /// Before everything is known, a frontend without backends does not replace an earlier process's frontend that has some.
     fn plan_frontends(&mut self, port: &Programmed) {
         for (frontend, value) in port.frontends() {
@@ -186,7 +196,9 @@ impl Reconciler {
         if new.is_none() {
             self.pending.replaced.services.push(old.service);
         }
-        let none = BTreeSet::new();
+        let (none, nowhere) = (BTreeSet::new(), BTreeSet::new());
+        let barred = old.sources.difference(new.map_or(&nowhere, |new| &new.sources));
+        self.pending.sources.extend(barred.map(|source| (*source, false)));
         let lost: Vec<_> = old.members.difference(new.map_or(&none, |new| &new.members)).collect();
         self.frontends -= old.table.frontends.len() as u32;
         self.members -= old.members.len() as u32;
@@ -219,6 +231,9 @@ impl Reconciler {
         let lost: Vec<_> = inherited.members.iter().filter(|member| !wanted.contains(member)).collect();
         self.lost_udp |= !lost.is_empty();
         self.pending.members.extend(lost.into_iter().map(|member| (*member, false)));
+        let wanted: BTreeSet<&Source> = self.ports.values().flatten().flat_map(|port| &port.sources).collect();
+        let barred = inherited.sources.iter().filter(|source| !wanted.contains(source));
+        self.pending.sources.extend(barred.map(|source| (*source, false)));
     }
 
     fn problem(&mut self, service: Name, problem: Problem) {

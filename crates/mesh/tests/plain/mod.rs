@@ -1,7 +1,7 @@
 //! A data plane of plain tables that checks its writer: nothing may change that a program can be reading.
 
 use sidestep_mesh::address::Endpoint;
-use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot};
+use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
@@ -11,6 +11,7 @@ pub struct Tables {
     pub slots: BTreeMap<u32, Slot>,
     pub backends: BTreeMap<u32, Endpoint>,
     pub members: BTreeSet<Member>,
+    pub sources: BTreeSet<Source>,
     /// Slots and backends that a program may have found since the last wait for readers.
     readable: (BTreeSet<u32>, BTreeSet<u32>),
     /// Index of the call that fails, counted from now; 0: none.
@@ -25,6 +26,7 @@ impl Tables {
             slots: BTreeMap::new(),
             backends: BTreeMap::new(),
             members: BTreeSet::new(),
+            sources: BTreeSet::new(),
             readable: Default::default(),
             fail_in: 0,
         }
@@ -69,6 +71,7 @@ impl DataPlane for Tables {
             frontends: self.frontends.iter().map(|(key, frontend)| (*key, *frontend)).collect(),
             backends: named.into_iter().map(|number| (number, self.backends[&number])).collect(),
             members: self.members.iter().copied().collect(),
+            sources: self.sources.iter().copied().collect(),
         })
     }
 
@@ -101,6 +104,18 @@ impl DataPlane for Tables {
         self.call()?;
         self.members.extend(members);
         assert!(self.members.len() <= self.sizes.members as usize, "{} members", self.members.len());
+        Ok(())
+    }
+
+    fn put_sources(&mut self, sources: &[Source]) -> io::Result<()> {
+        self.call()?;
+        self.sources.extend(sources);
+        Ok(())
+    }
+
+    fn remove_sources(&mut self, sources: &[Source]) -> io::Result<()> {
+        self.call()?;
+        self.sources.retain(|source| !sources.contains(source));
         Ok(())
     }
 

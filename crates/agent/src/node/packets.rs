@@ -1,0 +1,33 @@
+//! Packets to Services, with `--replace-kube-proxy`.
+
+use super::Node;
+use sidestep_ebpf::error::Result;
+use sidestep_ebpf::external;
+use sidestep_error::chain;
+use std::time::{Duration, Instant};
+
+/// Somebody may flush the rules of nftables, of which the kernel tells nobody here.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+impl Node {
+    /// Translates packets from now on, or no longer, if only an earlier agent was to do it.
+    pub fn translate_packets(&mut self) -> Result<()> {
+        let settings = &self.view.settings;
+        self.view.maps.set_pod_networks(&settings.cluster_cidr)?;
+        if !settings.replace_kube_proxy {
+            return external::remove(&settings.pins);
+        }
+        self.external = Some(external::install(&settings.pins)?);
+        self.external_due = Some(Instant::now() + LOOK_EVERY);
+        Ok(())
+    }
+
+    /// Devices come and go.
+    pub(super) fn follow_devices(&mut self) {
+        let Some(external) = &self.external else { return };
+        self.external_due = Some(Instant::now() + LOOK_EVERY);
+        if let Err(error) = external.follow() {
+            tracing::error!("packets to Services are not translated at all devices: {}", chain(&error));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Packets to Services that arrive at the node's devices. The first packet of a connection is given an entry of the kernel's own
+ * connection tracking, with a backend as its destination: all that follows, both ways, is translated by the kernel, and so are
+ * ICMP errors, and packets that come in fragments. The program changes no packet.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_core_read.h>
+
+#include "conntrack.h"
+#include "external_choice.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Verdicts of programs at tcx (6.6), and flags of bpf_fib_lookup() (6.7), which older headers do not have. */
+#define NEXT -1
+#define DROP_PACKET 2
+#define SKIP_NEIGHBOUR (1 << 2)
+#define FIND_SOURCE (1 << 4)
+
+/* The backend of each conversation in datagrams: when the backend has gone, the conversation begins anew. */
+struct conversation {
+	struct endpoint client;
+	struct endpoint frontend;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 16);
+	__type(key, struct conversation);
+	__type(value, u32);
+} external_datagrams SEC(".maps");
+
+static __always_inline int drop(u32 reason)
+{
+	count(reason);
+	return DROP_PACKET;
+}
+
+static __always_inline void fill(struct bpf_sock_tuple *tuple, const struct arrival *arrival)
+{
+	if (arrival->v4) {
+		tuple->ipv4.saddr = arrival->from.address.word[3];
+		tuple->ipv4.daddr = arrival->to.address.word[3];
+		tuple->ipv4.sport = arrival->from.port;
+		tuple->ipv4.dport = arrival->to.port;
+		return;
+	}
+	__builtin_memcpy(tuple->ipv6.saddr, &arrival->from.address, sizeof(arrival->from.address));
+	__builtin_memcpy(tuple->ipv6.daddr, &arrival->to.address, sizeof(arrival->to.address));
+	tuple->ipv6.sport = arrival->from.port;
+	tuple->ipv6.dport = arrival->to.port;
+}
+
+static __always_inline union nf_inet_addr inet(const struct arrival *arrival, const struct address *address)
+{
+	union nf_inet_addr inet = {};
+
+	if (arrival->v4)
+		inet.all[0] = address->word[3];
+	else
+		__builtin_memcpy(inet.all, address->word, sizeof(inet.all));
+	return inet;
+}
+
+static __always_inline bool has_backend(const struct arrival *arrival, const struct frontend *frontend)
+{
+	struct conversation key = { .client = arrival->from, .frontend = arrival->to };
+	u32 *backend = bpf_map_lookup_elem(&external_datagrams, &key);
+
+	return !backend || is_member(frontend->service, *backend);
+}
+
+/* Whether a known connection goes on. If not, another one begins with this packet. */
+static __always_inline bool goes_on(struct nf_conn *known, const struct arrival *arrival, const struct frontend *frontend)
+{
+	bool translated = known->status & TRACKED_DNAT;
+
+	if (arrival->protocol == IPPROTO_UDP)
+		return translated && has_backend(arrival, frontend);
+	return !arrival->begins || (translated && known->proto.tcp.state < TRACKED_TIME_WAIT);
+}
+
+static __always_inline struct nf_conn *look_up(struct __sk_buff *skb, const struct arrival *arrival)
+{
+	struct bpf_ct_opts___ours options = { .netns_id = THIS_NETNS, .l4proto = arrival->protocol };
+	struct bpf_sock_tuple tuple = {};
+
+	fill(&tuple, arrival);
+	if (arrival->v4)
+		return bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv4), &options, sizeof(options));
+	return bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv6), &options, sizeof(options));
+}
+
+static __always_inline bool is_known(struct __sk_buff *skb, const struct arrival *arrival, const struct frontend *frontend)
+{
+	struct nf_conn *known = look_up(skb, arrival);
+	bool lasts;
+
+	if (!known)
+		return false;
+	lasts = goes_on(known, arrival, frontend);
+	if (!lasts)
+		bpf_ct_change_timeout(known, 0);
+	bpf_ct_release(known);
+	if (lasts)
+		return true;
+	/* A look-up frees what has expired. Another processor may have begun the new connection since. */
+	known = look_up(skb, arrival);
+	if (known)
+		bpf_ct_release(known);
+	return known != NULL;
+}
+
+/* Takes the source with which the node sends to the backend, if it is not the node itself. Negative: there is no way. */
+static __always_inline int source_to(struct __sk_buff *skb, const struct arrival *arrival, const struct endpoint *backend,
+				     struct address *source)
+{
+	struct bpf_fib_lookup path = { .ifindex = skb->ifindex, .l4_protocol = arrival->protocol };
+	long found;
+
+	if (arrival->v4) {
+		path.family = AF_INET;
+		path.ipv4_src = arrival->from.address.word[3];
+		path.ipv4_dst = backend->address.word[3];
+	} else {
+		path.family = AF_INET6;
+		__builtin_memcpy(path.ipv6_src, &arrival->from.address, sizeof(path.ipv6_src));
+		__builtin_memcpy(path.ipv6_dst, &backend->address, sizeof(path.ipv6_dst));
+	}
+	found = bpf_fib_lookup(skb, &path, sizeof(path), FIND_SOURCE | SKIP_NEIGHBOUR);
+	if (found == BPF_FIB_LKUP_RET_NOT_FWDED)
+		return 0;
+	if (found != BPF_FIB_LKUP_RET_SUCCESS)
+		return -1;
+	if (arrival->v4)
+		address_set_v4(source, path.ipv4_src);
+	else
+		__builtin_memcpy(source, path.ipv6_src, sizeof(*source));
+	return 1;
+}
+
+/* Gives the connection an entry. False: another processor has, or there is no room; the packet is dropped, and sent again. */
+static __always_inline bool track(struct __sk_buff *skb, const struct arrival *arrival, const struct endpoint *backend,
+				  const struct address *source)
+{
+	struct bpf_ct_opts___ours options = { .netns_id = THIS_NETNS, .l4proto = arrival->protocol };
+	union nf_inet_addr to = inet(arrival, &backend->address);
+	struct bpf_sock_tuple tuple = {};
+	struct nf_conn___init *fresh;
+	struct nf_conn *known;
+	bool done;
+
+	fill(&tuple, arrival);
+	if (arrival->v4)
+		fresh = bpf_skb_ct_alloc(skb, &tuple, sizeof(tuple.ipv4), &options, sizeof(options));
+	else
+		fresh = bpf_skb_ct_alloc(skb, &tuple, sizeof(tuple.ipv6), &options, sizeof(options));
+	if (!fresh)
+		return false;
+	done = !bpf_ct_set_nat_info(fresh, &to, __builtin_bswap16(backend->port), MANIP_DESTINATION);
+	if (done && source) {
+		union nf_inet_addr from = inet(arrival, source);
+
+		done = !bpf_ct_set_nat_info(fresh, &from, 0, MANIP_SOURCE);
+	}
+	known = bpf_ct_insert_entry(fresh);
+	if (!known)
+		return false;
+	if (!done)
+		bpf_ct_change_timeout(known, 0);
+	bpf_ct_release(known);
+	return done;
+}
+
+static __always_inline int begin(struct __sk_buff *skb, const struct arrival *arrival, const struct frontend *frontend)
+{
+	struct conversation key = { .client = arrival->from, .frontend = arrival->to };
+	u32 index = external_backend(frontend, &arrival->from.address);
+	struct backend *backend = index ? bpf_map_lookup_elem(&backends, &index) : NULL;
+	struct address source = {};
+	struct endpoint to;
+	int masquerade = 0;
+
+	if (!backend)
+		return drop(REASON_PACKET_WITHOUT_ENDPOINT);
+	to = backend->endpoint;
+	/* A client that is the backend itself would answer itself directly. */
+	if (frontend->flags & MASQUERADE || address_equal(&to.address, &arrival->from.address))
+		masquerade = source_to(skb, arrival, &to, &source);
+	if (masquerade < 0 || !track(skb, arrival, &to, masquerade ? &source : NULL))
+		return drop(REASON_PACKET_NOT_TRACKED);
+	if (arrival->protocol == IPPROTO_UDP)
+		bpf_map_update_elem(&external_datagrams, &key, &index, BPF_ANY);
+	__sync_fetch_and_add(&backend->picks, 1);
+	count(REASON_PACKET_TRANSLATED);
+	return NEXT;
+}
+
+SEC("tcx/ingress")
+int external(struct __sk_buff *skb)
+{
+	struct arrival arrival = {};
+	struct frontend frontend = {};
+
+	if (!read_arrival(skb, &arrival) || !find_external(&arrival, &frontend))
+		return NEXT;
+	if (!may_use(&frontend, &arrival.from.address))
+		return drop(REASON_PACKET_NOT_IN_RANGES);
+	if (is_known(skb, &arrival, &frontend) || arrival.resets)
+		return NEXT;
+	return begin(skb, &arrival, &frontend);
+}

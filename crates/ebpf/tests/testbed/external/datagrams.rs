@@ -1,0 +1,78 @@
+//! UDP, fragments and ICMP errors.
+
+use super::world::{CLIENT, INSIDE, World, frontends};
+use crate::sockets::{ask, echo, patient, socket, socket6};
+use sidestep_mesh::address::Protocol::Udp;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+
+#[test]
+fn datagrams_are_answered_from_the_address_that_was_asked() {
+    let mut world = World::new();
+    let pod = world.pod();
+    let _echo = echo(&pod, 8080);
+    world.service(Udp, &[(&pod, "node")], |_| {});
+    world.outside.run(|| {
+        for (family, server) in [pod.v4, pod.v6].into_iter().enumerate() {
+            for to in frontends(family) {
+                let socket = if family == 0 { socket() } else { socket6() };
+                assert_eq!(ask(&socket, to), (server, to));
+            }
+        }
+    });
+}
+
+/// Each fragment after the first one has no ports.
+#[test]
+fn fragments_arrive_as_one_datagram() {
+    for local in [false, true] {
+        let mut world = World::new();
+        let pod = world.pod();
+        let server = pod.namespace.run(|| patient(UdpSocket::bind("[::]:8080").unwrap()));
+        world.service(Udp, &[(&pod, "node")], |service| service.external_local = local);
+        for (family, to) in [0, 1].map(|family| (family, frontends(family)[0])) {
+            let sent: Vec<u8> = (0..9000).map(|i| (i / 7) as u8).collect();
+            let client = world.outside.run(|| if family == 0 { socket() } else { socket6() });
+            client.send_to(&sent, to).unwrap();
+            let mut found = vec![0; 10_000];
+            let (length, from) = server.recv_from(&mut found).unwrap();
+            assert!(found[..length] == sent);
+            let expected = if local { CLIENT } else { INSIDE };
+            assert_eq!(from.ip().to_canonical().to_string(), expected[family]);
+            server.send_to(&found[..length], from).unwrap();
+            let (length, from) = client.recv_from(&mut found).unwrap();
+            assert!(found[..length] == sent && from == to);
+        }
+    }
+}
+
+/// The backend's "port unreachable" names the backend; the client must see it for the address that it has sent to.
+#[test]
+fn icmp_errors_are_translated() {
+    let mut world = World::new();
+    let pod = world.pod();
+    world.service(Udp, &[(&pod, "node")], |_| {});
+    world.outside.run(|| {
+        for to in [frontends(0)[0], frontends(1)[0]] {
+            let socket = if to.is_ipv4() { socket() } else { socket6() };
+            socket.connect(to).unwrap();
+            socket.send(b"?").unwrap();
+            assert_eq!(socket.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionRefused, "{to}");
+        }
+    });
+}
+
+#[test]
+fn a_conversation_goes_on_with_another_backend_when_its_backend_has_gone() {
+    let mut world = World::new();
+    let pods = [world.pod(), world.pod()];
+    let _echoes = [echo(&pods[0], 8080), echo(&pods[1], 8080)];
+    let to = frontends(0)[0];
+    let client = world.outside.run(socket);
+    for pod in [&pods[0], &pods[1], &pods[0]] {
+        world.service(Udp, &[(pod, "node")], |_| {});
+        for _ in 0..3 {
+            assert_eq!(ask(&client, to), (pod.v4, to));
+        }
+    }
+}
