@@ -91,7 +91,7 @@ def test_each_value_has_its_schema_and_its_explanation(_world):
 
 def test_containers_have_the_capabilities_of_the_units(_world):
     pod = pod_of(ALL)
-    for name, unit, more in (("agent", "sidestep-agent", set()), ("broker", "sidestepd", {"SYS_ADMIN"})):
+    for name, unit, more in (("agent", "sidestep-agent", set()), ("broker", "sidestepd", {"NET_ADMIN", "SYS_ADMIN"})):
         text = (ROOT / "dist" / "systemd" / f"{unit}.service").read_text()
         line = re.search(r"^CapabilityBoundingSet=(.*)$", text, re.MULTILINE)[1]
         expected = {word.removeprefix("CAP_") for word in line.split()} | more

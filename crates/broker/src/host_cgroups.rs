@@ -1,11 +1,10 @@
 //! A broker in a container. A container has a cgroup namespace of its own, in which the paths of other pods' cgroups begin with
 //! `/..` and prove nothing ([`crate::cgroup`]). So the broker enters the namespace of process 1, which is the host's with `hostPID`.
 
+use crate::rights;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, LinkNameSpaceType, capabilities, move_into_link_name_space, set_capabilities,
-};
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
 
@@ -20,27 +19,15 @@ pub enum HostCgroupsError {
     Open(#[source] io::Error),
     #[error("--host-cgroups: cannot enter {OF_THE_HOST}, which needs CAP_SYS_ADMIN")]
     Enter(#[source] Errno),
-    #[error("--host-cgroups: cannot give CAP_SYS_ADMIN up again")]
-    GiveUp(#[source] Errno),
+    #[error("--host-cgroups: cannot lower CAP_SYS_ADMIN again")]
+    Lower(#[source] Errno),
 }
 
-/// Enters the host's cgroup namespace, and gives up CAP_SYS_ADMIN, which only that needs. Call it before there are other threads.
+/// Enters the host's cgroup namespace, and lowers CAP_SYS_ADMIN, which only [`crate::netns`] raises again, for the moment in which
+/// one of its threads enters a pod's network namespace. Call it before there are other threads.
 pub fn enter() -> Result<(), HostCgroupsError> {
     let namespace = File::open(OF_THE_HOST).map_err(HostCgroupsError::Open)?;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::ControlGroup))
         .map_err(HostCgroupsError::Enter)?;
-    give_up().map_err(HostCgroupsError::GiveUp)
-}
-
-fn give_up() -> Result<(), Errno> {
-    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
-    let without = |set: CapabilitySet| set - CapabilitySet::SYS_ADMIN;
-    set_capabilities(
-        None,
-        CapabilitySets {
-            effective: without(effective),
-            permitted: without(permitted),
-            inheritable: without(inheritable),
-        },
-    )
+    rights::lower(CapabilitySet::SYS_ADMIN).map_err(HostCgroupsError::Lower)
 }

@@ -44,6 +44,7 @@ mod quota;
 mod raw;
 mod receiver;
 pub mod reload;
+mod rights;
 mod room;
 pub mod server;
 pub mod settings;

@@ -8,9 +8,11 @@ use crate::diag::{Diag, Wanted};
 use crate::domain::NetNamespace;
 use crate::proof::SocketFacts;
 use crate::raw::{netns, sock};
+use crate::rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::thread::CapabilitySet;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -170,7 +172,10 @@ fn identity_of(file: BorrowedFd<'_>) -> io::Result<Owner> {
 /// Opens a netlink socket in a namespace. A thread cannot leave a namespace that it has entered, so a thread is started for it,
 /// and ends afterwards.
 fn diag_in(namespace: OwnedFd) -> Option<Diag> {
-    let make = move || netns::enter(namespace.as_fd()).ok().and_then(|()| Diag::open().ok());
+    let make = move || {
+        let _ = rights::raise(CapabilitySet::SYS_ADMIN); // if not, the next call fails
+        netns::enter(namespace.as_fd()).ok().and_then(|()| Diag::open().ok())
+    };
     let thread = std::thread::Builder::new().name("namespace".into()).stack_size(64 * 1024).spawn(make).ok()?;
     thread.join().ok()?
 }

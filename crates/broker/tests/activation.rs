@@ -2,13 +2,15 @@
 
 mod common;
 
-use common::{DEADLINE, FakeMember, wait_for};
+use common::{DEADLINE, FakeMember, receive, tcp_pair, wait_for};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::time::Timespec;
+use sidestep_abi::msg::Kind;
 use sidestep_broker::client::Operator;
 use sidestep_broker::listen::Address;
+use sidestep_testkit::Namespace;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -178,7 +180,7 @@ kill $broker
 
 /// Needs root.
 #[test]
-fn a_container_s_broker_enters_the_host_s_cgroups_and_gives_the_capability_up() {
+fn a_container_s_broker_enters_the_host_s_cgroups_and_lowers_the_capability() {
     const SYS_ADMIN: u64 = 1 << 21;
     let of_broker = |more: &[&str]| {
         let (_directory, path) = place();
@@ -194,4 +196,30 @@ fn a_container_s_broker_enters_the_host_s_cgroups_and_gives_the_capability_up() 
     };
     assert_eq!(of_broker(&[]), (false, true));
     assert_eq!(of_broker(&["--host-cgroups"]), (true, false));
+}
+
+/// A broker with `--host-cgroups` and these capabilities only. What becomes of a connection of a pod?
+fn proves_pods_with(capabilities: &str) -> Option<Kind> {
+    let (_directory, path) = place();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    command.args(["setpriv", "--bounding-set", &format!("-all,{capabilities}"), env!("CARGO_BIN_EXE_sidestepd")]);
+    command.args(["--host-cgroups", "--idle-exit", "0", "--address"]).arg(&path);
+    let broker = Started(command.spawn().expect("setpriv (util-linux)"));
+    wait_for("the broker's socket", || path.exists().then_some(()));
+    let pod = Namespace::fresh();
+    let (client, server) = pod.run(|| tcp_pair("127.0.0.1"));
+    let members = [(), ()].map(|()| FakeMember::join(&Address::Path(path.clone()), 4096));
+    members[0].offer(1, &client);
+    members[1].offer(2, &server);
+    let answer = receive(&members[1].socket).expect("still a member").0.kind();
+    drop(broker);
+    answer
+}
+
+/// As the chart gives them. Needs root.
+#[test]
+fn a_container_s_broker_proves_connections_of_pods() {
+    assert_eq!(proves_pods_with("+sys_ptrace,+sys_admin,+net_admin"), Some(Kind::Link));
+    assert_eq!(proves_pods_with("+sys_ptrace,+sys_admin"), Some(Kind::Refused), "it may not ask whose the socket is");
 }

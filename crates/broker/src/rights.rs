@@ -1,0 +1,17 @@
+//! Capabilities that a thread has, but does not use all the time.
+
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+/// This thread, and those that it starts, no longer act with these capabilities; each can [`raise`] them again. No program that
+/// they execute inherits them.
+pub fn lower(which: CapabilitySet) -> Result<(), Errno> {
+    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { effective: effective - which, permitted, inheritable: inheritable - which })
+}
+
+/// This thread acts with these capabilities from now on, as far as it may.
+pub fn raise(which: CapabilitySet) -> Result<(), Errno> {
+    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
+    set_capabilities(None, CapabilitySets { effective: effective | (which & permitted), permitted, inheritable })
+}
