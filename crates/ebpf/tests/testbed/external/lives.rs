@@ -44,7 +44,8 @@ fn no_connection_fails_while_endpoints_change() {
             })
         });
         for round in 0..60 {
-            let set: Vec<_> = (0..3).filter(|i| (round + 1) % 8 & (1 << i) != 0).map(|i| (&pods[i], "node")).collect();
+            let set: Vec<_> =
+                (0..3).filter(|i| ((round + 1) % 8) & (1 << i) != 0).map(|i| (&pods[i], "node")).collect();
             let set = if set.is_empty() { vec![(&pods[0], "node")] } else { set };
             world.endpoints(Tcp, &set);
         }
