@@ -216,6 +216,21 @@ fn all_versions_go_but_those_that_somebody_has() {
     assert!(!store.path().exists(), "nothing is left");
 }
 
+/// As in a container, where the directory cannot be removed. Needs root.
+#[test]
+fn a_store_that_is_a_mount_point_is_emptied() {
+    let store = Store::new();
+    store.install(b"one");
+    let script = "mount --bind \"$1\" \"$1\" && exec \"$0\" collect --all --library \"$1\" --proc \"$2\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_sidestep-nri")])
+        .args([store.path(), store.proc()]);
+    let said = command.output().expect("unshare (util-linux)");
+    assert!(said.status.success(), "{said:?}");
+    assert_eq!(fs::read_dir(store.path()).expect("the mount point stays").count(), 0);
+}
+
 /// Whoever cannot see all processes removes nothing.
 #[test]
 fn processes_that_cannot_be_seen_may_use_everything() {

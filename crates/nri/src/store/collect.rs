@@ -67,12 +67,14 @@ pub fn collect_all(store: &Path, proc: &Path) -> Result<Collected, CollectError>
     remove_unused(store, versions, proc, &mut collected)?;
     drop(lock);
     match fs::remove_dir(store) {
-        // Something is in use, or is not ours.
-        Err(source) if source.kind() != io::ErrorKind::DirectoryNotEmpty => {
-            Err(CollectError::Remove { path: store.to_owned(), source })
-        }
+        Err(source) if !may_stay(&source) => Err(CollectError::Remove { path: store.to_owned(), source }),
         _ => Ok(collected),
     }
+}
+
+/// Something in the directory is in use or is not ours; or the directory is a mount point, as in a container.
+fn may_stay(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::ResourceBusy)
 }
 
 /// The names of all versions. What a killed installation has left longer ago than `keep` is removed.
