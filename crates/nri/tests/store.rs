@@ -219,16 +219,18 @@ fn all_versions_go_but_those_that_somebody_has() {
 /// As in a container, where the directory cannot be removed. Needs root.
 #[test]
 fn a_store_that_is_a_mount_point_is_emptied() {
-    let store = Store::new();
-    store.install(b"one");
-    let script = "mount --bind \"$1\" \"$1\" && exec \"$0\" collect --all --library \"$1\" --proc \"$2\"";
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_sidestep-nri")])
-        .args([store.path(), store.proc()]);
-    let said = command.output().expect("unshare (util-linux)");
-    assert!(said.status.success(), "{said:?}");
-    assert_eq!(fs::read_dir(store.path()).expect("the mount point stays").count(), 0);
+    for root in ["rw", "ro"] {
+        let store = Store::new();
+        store.install(b"one");
+        let script = "mount --bind \"$3\" \"$3\" && mount --bind \"$1\" \"$1\" && mount -o remount,bind,$4 \"$3\" && \
+            exec \"$0\" collect --all --library \"$1\" --proc \"$2\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_sidestep-nri")]);
+        command.args([store.path(), store.proc(), store.directory.path().to_owned()]).arg(root);
+        let said = command.output().expect("unshare (util-linux)");
+        assert!(said.status.success(), "{root}: {said:?}");
+        assert_eq!(fs::read_dir(store.path()).expect("the mount point stays").count(), 0);
+    }
 }
 
 /// Whoever cannot see all processes removes nothing.

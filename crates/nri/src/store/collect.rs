@@ -72,9 +72,11 @@ pub fn collect_all(store: &Path, proc: &Path) -> Result<Collected, CollectError>
     }
 }
 
-/// Something in the directory is in use or is not ours; or the directory is a mount point, as in a container.
+/// Something in the directory is in use or is not ours; or the directory is a mount point, as in a container, whose root may be
+/// read-only.
 fn may_stay(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::ResourceBusy)
+    use io::ErrorKind::{DirectoryNotEmpty, ReadOnlyFilesystem, ResourceBusy};
+    matches!(error.kind(), DirectoryNotEmpty | ReadOnlyFilesystem | ResourceBusy)
 }
 
 /// The names of all versions. What a killed installation has left longer ago than `keep` is removed.
