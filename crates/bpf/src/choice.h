@@ -67,11 +67,9 @@ static __always_inline bool is_member(u32 service, u32 backend)
 	return is_in_table(&members, &key);
 }
 
-/* The backend that this client used last under `service`, if it still serves this frontend and has not expired; else 0. */
-static __always_inline u32 remembered_under(u32 service, const struct frontend *frontend, u64 client)
+/* The backend that an entry of affinity names, if it still serves this frontend and has not expired; else 0. */
+static __always_inline u32 use_again(const struct frontend *frontend, struct remembered *last)
 {
-	struct affinity_key key = { .client = client, .service = service };
-	struct remembered *last = bpf_map_lookup_elem(&affinities, &key);
 	u64 now = bpf_ktime_get_ns();
 
 	if (!last || has_expired(now, last->used_ns, frontend->affinity_seconds) ||
@@ -79,6 +77,14 @@ static __always_inline u32 remembered_under(u32 service, const struct frontend *
 		return 0;
 	last->used_ns = now;
 	return last->backend;
+}
+
+/* The backend that this client used last under `service`. */
+static __always_inline u32 remembered_under(u32 service, const struct frontend *frontend, u64 client)
+{
+	struct affinity_key key = { .client = client, .service = service };
+
+	return use_again(frontend, bpf_map_lookup_elem(&affinities, &key));
 }
 
 static __always_inline void remember_affinity(const struct frontend *frontend, u64 client, u32 backend)
@@ -102,20 +108,25 @@ static __always_inline u32 choose_again(const struct frontend *frontend, u64 cli
 	return backend;
 }
 
+static __always_inline void count_pick(const struct frontend *frontend, bool by_affinity)
+{
+	struct service_counters *counters = bpf_map_lookup_elem(&service_counters, &frontend->service);
+
+	if (counters) {
+		counters->picks += 1;
+		counters->affinity_hits += by_affinity;
+	}
+}
+
 /* The index of a backend; 0 if there is none. No backend has index 0. */
 VERIFIED_ONCE u32 backend_for(const struct frontend *frontend, u64 client)
 {
-	struct service_counters *counters;
 	u32 backend;
 
 	if (!frontend)
 		return 0;
-	counters = bpf_map_lookup_elem(&service_counters, &frontend->service);
 	backend = frontend->affinity_seconds ? choose_again(frontend, client) : 0;
-	if (counters) {
-		counters->picks += 1;
-		counters->affinity_hits += backend != 0;
-	}
+	count_pick(frontend, backend != 0);
 	if (backend)
 		return backend;
 	backend = choose(frontend);

@@ -73,24 +73,11 @@ VERIFIED_ONCE bool find_external(const struct arrival *arrival, struct frontend 
 	return true;
 }
 
-static __always_inline u32 remembered_external(const struct frontend *frontend, const struct external_client *client)
-{
-	struct remembered *last = bpf_map_lookup_elem(&external_affinities, client);
-	u64 now = bpf_ktime_get_ns();
-
-	if (!last || has_expired(now, last->used_ns, frontend->affinity_seconds) ||
-	    !is_member(frontend->service, last->backend))
-		return 0;
-	last->used_ns = now;
-	return last->backend;
-}
-
 /* The index of a backend; 0: none. */
 VERIFIED_ONCE u32 external_backend(const struct frontend *frontend, const struct address *from)
 {
 	struct external_client client = {};
 	struct remembered value = {};
-	struct service_counters *counters;
 	u32 backend = 0;
 
 	if (!frontend || !from || !frontend->count)
@@ -98,12 +85,8 @@ VERIFIED_ONCE u32 external_backend(const struct frontend *frontend, const struct
 	client.address = *from;
 	client.service = frontend->service;
 	if (frontend->affinity_seconds)
-		backend = remembered_external(frontend, &client);
-	counters = bpf_map_lookup_elem(&service_counters, &frontend->service);
-	if (counters) {
-		counters->picks += 1;
-		counters->affinity_hits += backend != 0;
-	}
+		backend = use_again(frontend, bpf_map_lookup_elem(&external_affinities, &client));
+	count_pick(frontend, backend != 0);
 	if (backend)
 		return backend;
 	backend = choose(frontend);
