@@ -64,6 +64,9 @@ Examples:
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    // A broker in the background was executed as /proc/self/exe, and the kernel would call it `exe`. A name that cannot be set
+    // costs nothing else.
+    let _ = rustix::thread::set_name(c"sidestepd");
     sidestep_log::init(args.log_format, Line::Named("sidestepd"), "info");
     let done = if args.background { background::start().map_err(Error::from) } else { serve(&args) };
     match done {

@@ -44,7 +44,8 @@ fn what_is_there_is_in_it_and_what_is_not_has_its_reason() {
     assert!(doctor["machine"].as_array().is_some_and(|checks| checks.len() > 5), "{doctor}");
     assert!(files["kernel.txt"].starts_with("Linux "));
     assert!(files["versions.txt"].contains("sidestepd: ") && files["versions.txt"].contains("bytes"), "{files:?}");
-    assert!(files["processes.txt"].contains("Name: sidestepd"), "{}", files["processes.txt"]);
+    let broker = format!("pid {}\nName: sidestepd\n", status["pid"]);
+    assert!(files["processes.txt"].contains(&broker), "{broker} is not in {}", files["processes.txt"]);
     let contents = &files["contents.txt"];
     assert!(!files.contains_key("policies.json") && contents.contains("policies.json: 0 bytes"), "{contents}");
     assert!(contents.contains("no agent answers at agent.sock"), "{contents}");
