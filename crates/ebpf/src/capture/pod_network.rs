@@ -4,8 +4,8 @@ use crate::error::{Doing, Result};
 use crate::netns;
 use ipnet::IpNet;
 use netlink_packet_core::NLM_F_DUMP;
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use sidestep_mesh::capture::tables::{PodNetwork, Route};
@@ -32,9 +32,12 @@ fn read_here() -> std::io::Result<PodNetwork> {
     let addresses = request(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP)?;
     let routes = request(RouteNetlinkMessage::GetRoute(RouteMessage::default()), NLM_F_DUMP)?;
     let broadcasts = routes.iter().filter_map(broadcast).collect();
+    let up: Vec<u32> = links.iter().filter_map(up).collect();
     let interfaces = links.into_iter().filter_map(interface).collect();
-    let addresses: Vec<(u32, IpNet)> = addresses.into_iter().filter_map(address).collect();
+    let valid: Vec<(u32, IpNet)> = addresses.iter().filter(|message| is_valid(message)).filter_map(address).collect();
+    let addresses: Vec<(u32, IpNet)> = addresses.iter().filter_map(address).collect();
     let mut found: Vec<Found> = routes.into_iter().filter_map(|message| route(message, &addresses)).collect();
+    found.extend(valid.into_iter().filter(|(index, _)| up.contains(index)).filter_map(|(_, net)| local(net.addr())));
     // Of several routes for a prefix the first one wins.
     found.sort_by_key(|route| (route.net, route.rank, route.metric));
     found.dedup_by_key(|route| route.net);
@@ -55,7 +58,21 @@ fn interface(message: RouteNetlinkMessage) -> Option<(String, u32)> {
     Some((name, link.header.index))
 }
 
-fn address(message: RouteNetlinkMessage) -> Option<(u32, IpNet)> {
+fn up(message: &RouteNetlinkMessage) -> Option<u32> {
+    let RouteNetlinkMessage::NewLink(link) = message else { return None };
+    link.header.flags.contains(LinkFlags::Up).then_some(link.header.index)
+}
+
+/// Another host has an address that failed duplicate address detection (RFC 4862).
+fn is_valid(message: &RouteNetlinkMessage) -> bool {
+    let RouteNetlinkMessage::NewAddress(address) = message else { return false };
+    !address
+        .attributes
+        .iter()
+        .any(|attribute| matches!(attribute, AddressAttribute::Flags(flags) if flags.contains(AddressFlags::Dadfailed)))
+}
+
+fn address(message: &RouteNetlinkMessage) -> Option<(u32, IpNet)> {
     let RouteNetlinkMessage::NewAddress(address) = message else { return None };
     let find = |local: bool| {
         address.attributes.iter().find_map(|attribute| match attribute {
@@ -75,6 +92,13 @@ fn broadcast(message: &RouteNetlinkMessage) -> Option<IpAddr> {
         _ => None,
     });
     destination.filter(|_| route.header.kind == RouteType::Broadcast)
+}
+
+/// The route of an IPv6 address in the local table. The kernel inserts it later than the address: from a work queue, and after
+/// duplicate address detection. Without the route, the pod's connections to itself would be taken for incoming ones.
+fn local(ip: IpAddr) -> Option<Found> {
+    let found = Found { net: ip.into(), rank: 0, metric: u32::MAX, route: Route::Local { source: ip } };
+    ip.is_ipv6().then_some(found)
 }
 
 struct Found {

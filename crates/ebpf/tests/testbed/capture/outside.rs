@@ -1,7 +1,7 @@
 //! Connections between pods: what the proxy sees of them, and what the programs do.
 
 use super::world::{INBOUND, OUTBOUND, World, dial_as, met, of, program, proxy, rules};
-use crate::sockets::{at, mapped};
+use crate::sockets::{at, mapped, until};
 use sidestep_testkit::greeter::{PROXY, ROOT, as_owner};
 
 #[test]
@@ -20,6 +20,23 @@ fn what_a_program_sends_goes_to_the_proxy_which_knows_what_was_dialled() {
     let met = dial_as(&client, ROOT, mapped(of(server.v4, 8080))).unwrap();
     assert_eq!(met.peer, mapped(of(server.v4, 8080)));
     assert_eq!((met.seen.listener, met.seen.original), (OUTBOUND, Some(of(server.v4, 8080))));
+}
+
+/// The kernel inserts the address's local route after duplicate address detection, a second after the address.
+#[test]
+fn a_pod_captured_before_its_address_has_a_local_route_reaches_its_outbound_listener() {
+    let mut world = World::new();
+    let (client, server) = (world.pod(), world.pod());
+    let (_proxy, _server) = (proxy(&client), program(&server, 8080));
+    client.namespace.ip("-6 addr flush dev eth0 scope global");
+    client.namespace.ip(&format!("-6 addr add {}/64 dev eth0", client.v6));
+    client.namespace.ip("-6 route replace default via fd00:244::1");
+    world.capture(&client, &rules());
+    let has_local_route = || client.namespace.run(|| std::net::TcpListener::bind(of(client.v6, 0))).is_ok();
+    assert!(!has_local_route(), "captured too late for what is tested here");
+    until("the address is usable", has_local_route);
+    let met = dial_as(&client, ROOT, of(server.v6, 8080)).unwrap();
+    assert_eq!((met.seen.listener, met.seen.original), (OUTBOUND, Some(of(server.v6, 8080))));
 }
 
 #[test]
