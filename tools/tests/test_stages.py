@@ -5,8 +5,10 @@ import importlib.machinery
 import importlib.util
 import io
 import tempfile
+import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 loader = importlib.machinery.SourceFileLoader("stages", str(ROOT / "tools" / "test"))
@@ -61,6 +63,11 @@ class Counts(unittest.TestCase):
         self.assertEqual(stages.by_closing_line("apps")("posix: 3 passed, 0 failed", True), (0, 1))
         self.assertEqual(stages.by_exit_code("", False), (0, 1))
 
+    def test_of_several_programs_each_must_say_how_many_ran(self):
+        both = stages.by_closing_line("posix", "apps")
+        self.assertEqual(both("posix: 3 passed, 0 failed\napps: 2 passed, 1 failed", False), (5, 1))
+        self.assertEqual(both("posix: 3 passed, 0 failed", True), (0, 1))
+
 
 class Logs(unittest.TestCase):
     def test_what_failed_is_not_pushed_out_by_what_passed(self):
@@ -75,7 +82,8 @@ class Logs(unittest.TestCase):
 class Stages(unittest.TestCase):
     def test_debug_builds_have_one_selection_of_packages(self):
         """Another one would build what they share once more."""
-        every = [command for stage in stages.stages() if stage.part != stages.NAMED and not stage.env for command in stage.commands]
+        steps = [step for stage in stages.stages() if stage.part != stages.NAMED and not stage.env for step in stage.commands]
+        every = [command for step in steps for command in (step if isinstance(step, tuple) else [step])]
         selections = [command[2:] for command in every if command[:2] == ["cargo", "build"] or "nextest" in command]
         debug = [words for words in selections if "--release" not in words]
         self.assertEqual([[word for word in words if word.startswith("--")][:2] for words in debug], [["--workspace", "--tests"]] * 3)
@@ -90,6 +98,20 @@ class Stages(unittest.TestCase):
     def test_a_stage_that_is_named_runs_whatever_it_is_a_part_of(self):
         self.assertEqual(self.chosen("--only", "soak", "--only", "chart"), ["soak", "chart"])
         self.assertNotIn("loom", self.chosen("--skip", "loom"))
+
+    def test_commands_of_a_tuple_run_at_the_same_time(self):
+        """Each waits until the other one is there."""
+        with tempfile.TemporaryDirectory() as folder:
+            first = ["sh", "-c", f"touch {folder}/a; until [ -e {folder}/b ]; do sleep 0.01; done"]
+            second = ["sh", "-c", f"touch {folder}/b; until [ -e {folder}/a ]; do sleep 0.01; done"]
+            self.assertEqual(self.run_step(folder, (first, second)), (1, 0))
+            self.assertEqual(self.run_step(folder, (["true"], ["false"])), (0, 1))
+
+    @staticmethod
+    def run_step(folder, step):
+        with mock.patch.object(stages, "LOGS", Path(folder)):
+            result = stages.run_stage(stages.Stage("one", "", 10, [step], stages.by_exit_code), time.monotonic() + 10, 1)
+        return result.passed, result.failed
 
     @staticmethod
     def chosen(*words):

@@ -122,6 +122,10 @@ pub struct Args {
     /// Remove everything of the agent: programs, tables, socket. A running agent ends
     #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
     pub detach: bool,
+    /// With --detach: also empty this directory, in which Sidestep's parts on this node keep files for each other (such as
+    /// /run/sidestep). They have ended before
+    #[arg(long, value_name = "DIR", requires = "detach")]
+    pub empty: Option<PathBuf>,
 }
 
 /// What is done about pods that were not admitted.

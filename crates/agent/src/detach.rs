@@ -7,7 +7,8 @@ use crate::settings;
 use sidestep_agent_api::{AskError, Question, ask};
 use sidestep_ebpf::error::Error;
 use sidestep_ebpf::services;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// An agent that was asked to end does so right after its answer.
@@ -26,6 +27,8 @@ pub enum DetachError {
     Programs(#[from] Error),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error("--empty: cannot remove {}", path.display())]
+    Empty { path: PathBuf, source: io::Error },
 }
 
 pub fn detach(args: &Args) -> Result<(), DetachError> {
@@ -35,7 +38,31 @@ pub fn detach(args: &Args) -> Result<(), DetachError> {
     // Fails if another kind of programs has pins there.
     let _ = std::fs::remove_dir(&pins);
     // An agent that still answers has other pins, and keeps its socket.
-    if answer::is_answered(&socket) { Ok(()) } else { Ok(answer::remove(&socket)?) }
+    if !answer::is_answered(&socket) {
+        answer::remove(&socket)?;
+    }
+    args.empty.as_deref().map_or(Ok(()), empty)
+}
+
+/// Removes all that is in the directory. Symbolic links are not followed.
+fn empty(directory: &Path) -> Result<(), DetachError> {
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(cannot_remove(directory))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(cannot_remove(directory))?;
+        let path = entry.path();
+        let is_directory = entry.file_type().map_err(cannot_remove(&path))?.is_dir();
+        let removed = if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        removed.map_err(cannot_remove(&path))?;
+    }
+    Ok(())
+}
+
+fn cannot_remove(path: &Path) -> impl FnOnce(io::Error) -> DetachError {
+    let path = path.into();
+    move |source| DetachError::Empty { path, source }
 }
 
 /// Makes sure that no agent is programming the tables that are about to be removed.
@@ -61,6 +88,19 @@ fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, DetachError> {
 mod tests {
     use super::*;
     use sidestep_error::chain;
+
+    #[test]
+    fn what_the_parts_kept_for_each_other_is_removed_and_what_links_lead_to_is_not() {
+        let (run, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(other.path().join("kept"), "").unwrap();
+        std::fs::create_dir_all(run.path().join("rings/events")).unwrap();
+        std::fs::write(run.path().join("rings/namespaces"), "shop").unwrap();
+        std::os::unix::fs::symlink(other.path(), run.path().join("link")).unwrap();
+        empty(run.path()).unwrap();
+        assert_eq!(std::fs::read_dir(run.path()).unwrap().count(), 0);
+        assert!(other.path().join("kept").exists());
+        empty(&run.path().join("nowhere")).unwrap();
+    }
 
     #[test]
     fn who_cannot_detach_is_told_who_runs_what_to_do_and_why() {

@@ -1,8 +1,6 @@
 //! The members' socket from a service manager, which the test plays as systemd does it: descriptor 3, LISTEN_FDS, LISTEN_PID.
 
-mod common;
-
-use common::{DEADLINE, FakeMember, receive, tcp_pair, wait_for};
+use crate::common::{DEADLINE, FakeMember, receive, tcp_pair, wait_for};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};

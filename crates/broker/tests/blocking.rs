@@ -1,13 +1,10 @@
 //! A descriptor from a member can block its last close for as long as the member likes. That delays the member's own trust
 //! domain. It delays no other domain, and not the end of the broker.
 
-mod common;
-#[path = "common/daemon.rs"]
-mod daemon;
-
-use common::users::{CAROL, MALLORY, as_user};
-use common::{FakeMember, connect, receive, tcp_pair, wait_for};
-use daemon::Daemon;
+use crate::common;
+use crate::common::users::{CAROL, MALLORY, as_user};
+use crate::common::{FakeMember, connect, receive, tcp_pair, wait_for};
+use crate::process::Daemon;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sockopt};

@@ -1,11 +1,11 @@
 //! Doorbells: what a member does to its descriptors changes nothing for others, and ringing never blocks. The members are three
 //! unprivileged users, and none of them is the broker's. Needs root.
 
-mod common;
+use crate::common;
 
-use common::held::Held;
-use common::users::{CAROL, DAVE, MALLORY, as_user};
-use common::{FakeMember, Memory, TestBroker, rung, tcp_pair, wait_for};
+use crate::common::held::Held;
+use crate::common::users::{CAROL, DAVE, MALLORY, as_user};
+use crate::common::{FakeMember, Memory, TestBroker, rung, tcp_pair, wait_for};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, Mode, OFlags, fcntl_setfl};

@@ -1,9 +1,7 @@
 //! The fuzz target `config`, briefly and always alike.
 
-#[path = "../../../fuzz/bodies/config.rs"]
-mod config;
-#[path = "../../../fuzz/bodies/repeat.rs"]
-mod repeat;
+use crate::config;
+use crate::repeat;
 
 #[test]
 fn any_text() {

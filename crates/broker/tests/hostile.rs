@@ -1,8 +1,8 @@
 //! Members that lie, send garbage, or do not read. The broker goes on, and serves the others.
 
-mod common;
+use crate::common;
 
-use common::{FakeMember, Shared, TestBroker, connect, receive, tcp_pair, unix_socket, wait_for};
+use crate::common::{FakeMember, Shared, TestBroker, connect, receive, tcp_pair, unix_socket, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred, sockopt};
 use sidestep_abi::msg::{Kind, LEN, Msg};

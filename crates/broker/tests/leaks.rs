@@ -1,8 +1,6 @@
 //! The broker leaves nothing behind. A single test, so that the process has no descriptors of other tests.
 
-mod common;
-
-use common::{Shared, TestBroker, tcp_pair, wait_for};
+use crate::common::{Shared, TestBroker, tcp_pair, wait_for};
 use sidestep_abi::msg::{Kind, Msg};
 
 /// Counts of this process, which is also the broker's.

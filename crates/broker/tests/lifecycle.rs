@@ -1,8 +1,8 @@
 //! The end of slots, links and members.
 
-mod common;
+use crate::common;
 
-use common::{Shared, TestBroker, receive, rung, wait_for};
+use crate::common::{Shared, TestBroker, receive, rung, wait_for};
 use sidestep_abi::link::{FROZEN, UNUSED};
 use sidestep_abi::msg::Kind;
 use sidestep_broker::server::Ended;

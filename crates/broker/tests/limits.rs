@@ -1,13 +1,10 @@
 //! One user's use of the broker does not keep another user from getting rings. Needs root.
 
-mod common;
-#[path = "common/daemon.rs"]
-mod daemon;
-
-use common::held::Held;
-use common::users::{CAROL, DAVE, MALLORY, as_user};
-use common::{FakeMember, Given, rung, tcp_pair, wait_for};
-use daemon::Daemon;
+use crate::common;
+use crate::common::held::Held;
+use crate::common::users::{CAROL, DAVE, MALLORY, as_user};
+use crate::common::{FakeMember, Given, rung, tcp_pair, wait_for};
+use crate::process::Daemon;
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::Reason;

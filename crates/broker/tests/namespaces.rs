@@ -4,10 +4,8 @@
 //! sockets outside. The owner of a network namespace can make any address in it, so another test does the same in one that a
 //! user has made.
 
-mod common;
-
-use common::users::{MALLORY, as_user};
-use common::{FakeMember, TestBroker, tcp_pair, wait_for};
+use crate::common::users::{MALLORY, as_user};
+use crate::common::{FakeMember, TestBroker, tcp_pair, wait_for};
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::Reason;
@@ -82,7 +80,8 @@ fn equal_tuples_in_two_namespaces_never_meet() {
     let (client, _server) = pair(ports);
     let member = broker.join();
     member.offer(1, &client);
-    let mut command = rerun::in_network_namespace("equal_tuples_in_two_namespaces_never_meet");
+    let mut command =
+        rerun::in_network_namespace(concat!(module_path!(), "::equal_tuples_in_two_namespaces_never_meet"));
     command.env(BROKER, broker.address.to_string()).env(PORTS, format!("{} {}", ports[0], ports[1]));
     let mut child = Inside(command.stdin(Stdio::piped()).spawn().expect("unshare (util-linux) is there"));
     wait_for("both wait", || {
@@ -121,7 +120,10 @@ fn addresses_in_a_namespace_that_a_user_made_prove_nothing() {
     let member = broker.join();
     member.offer(1, &client);
     member.expect_silence();
-    let mut command = rerun::in_network_of_user_namespace("addresses_in_a_namespace_that_a_user_made_prove_nothing");
+    let mut command = rerun::in_network_of_user_namespace(concat!(
+        module_path!(),
+        "::addresses_in_a_namespace_that_a_user_made_prove_nothing"
+    ));
     command
         .env(USER_MADE, "1")
         .env(BROKER, broker.address.to_string())
@@ -184,8 +186,10 @@ fn namespaces_tell_domains_apart_only_if_not_everybody_makes_them() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let address = Address::Path(dir.path().join("listener"));
     let listener = sidestep_broker::listen::listen(&address, false).expect("listen");
-    let mut command =
-        rerun::in_network_of_user_namespace("namespaces_tell_domains_apart_only_if_not_everybody_makes_them");
+    let mut command = rerun::in_network_of_user_namespace(concat!(
+        module_path!(),
+        "::namespaces_tell_domains_apart_only_if_not_everybody_makes_them"
+    ));
     assert!(command.env(USER_MADE, address.to_string()).status().expect("unshare is there").success());
     let accepted = rustix::net::accept(&listener.socket).expect("accept");
     assert_eq!(spaces.space_of(accepted.as_fd()), NetNamespace::UserMade);

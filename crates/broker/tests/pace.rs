@@ -1,9 +1,7 @@
 //! How fast the broker pairs. A figure, not a test: `cargo test --release -p sidestep-broker --test pace -- --ignored --nocapture`.
 //! `SIDESTEPD` names another program to measure.
 
-mod common;
-
-use common::{FakeMember, Given, receive, tcp_pair};
+use crate::common::{FakeMember, Given, receive, tcp_pair};
 use rustix::event::{PollFd, PollFlags};
 use sidestep_abi::msg::Kind;
 use sidestep_broker::listen::Address;

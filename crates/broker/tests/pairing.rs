@@ -1,9 +1,7 @@
 //! The two ends of a connection are offered: memory, doorbells and slots for both.
 
-mod common;
-
-use common::memory::Mapped;
-use common::{FakeMember, Shared, TestBroker, connect, receive, rung, tcp_pair};
+use crate::common::memory::Mapped;
+use crate::common::{FakeMember, Shared, TestBroker, connect, receive, rung, tcp_pair};
 use rustix::fd::AsFd;
 use rustix::fs::SealFlags;
 use rustix::net::sockopt;

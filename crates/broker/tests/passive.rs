@@ -1,8 +1,6 @@
 //! Passive offers: of ends that would not profit from a ring themselves.
 
-mod common;
-
-use common::{FakeMember, TestBroker, tcp_pair};
+use crate::common::{FakeMember, TestBroker, tcp_pair};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 use std::os::fd::AsFd;

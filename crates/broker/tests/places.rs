@@ -1,10 +1,8 @@
 //! Processes of different users share memory if the operator trusts where they run: in one pod of Kubernetes, or in a service of
 //! systemd. Needs root, for users and cgroups.
 
-mod common;
-
-use common::users::{CAROL, MALLORY, as_user};
-use common::{TestBroker, receive, tcp_pair};
+use crate::common::users::{CAROL, MALLORY, as_user};
+use crate::common::{TestBroker, receive, tcp_pair};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
 use sidestep_broker::trust::{Rule, Rules, Trust};

@@ -1,10 +1,10 @@
 //! The sockets of waiting offers are looked for repeatedly, by threads that their own domains can block. A single test, since
 //! it measures the memory of the process. Needs root.
 
-mod common;
+use crate::common;
 
-use common::held::Held;
-use common::{tcp_pair, unix_socket};
+use crate::common::held::Held;
+use crate::common::{tcp_pair, unix_socket};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};

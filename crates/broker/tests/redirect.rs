@@ -1,9 +1,7 @@
 //! REDIRECT and DNAT by the kernel, as sidecars use them: the accepting end has another address than the called one. In a
 //! network namespace of its own; needs `nft` (Debian package nftables).
 
-mod common;
-
-use common::{FakeMember, TestBroker};
+use crate::common::{FakeMember, TestBroker};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_testkit::rerun;
 use std::io::Write;
@@ -168,6 +166,9 @@ fn translated_connections_pair_by_the_address_that_was_called() {
     if std::env::var_os(INSIDE).is_some() {
         return inside();
     }
-    let mut command = rerun::in_network_of_user_namespace("translated_connections_pair_by_the_address_that_was_called");
+    let mut command = rerun::in_network_of_user_namespace(concat!(
+        module_path!(),
+        "::translated_connections_pair_by_the_address_that_was_called"
+    ));
     assert!(command.env(INSIDE, "1").status().expect("unshare (util-linux) is there").success());
 }

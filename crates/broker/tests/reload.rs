@@ -1,12 +1,8 @@
 //! SIGHUP: the broker reads its list of users that may share memory again. Needs root.
 
-mod common;
-#[path = "common/daemon.rs"]
-mod daemon;
-
-use common::users::{CAROL, DAVE, MALLORY, as_user};
-use common::{FakeMember, Memory, receive, tcp_pair, wait_for};
-use daemon::Daemon;
+use crate::common::users::{CAROL, DAVE, MALLORY, as_user};
+use crate::common::{FakeMember, Memory, receive, tcp_pair, wait_for};
+use crate::process::Daemon;
 use rustix::process::Signal;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;

@@ -1,9 +1,9 @@
 //! Addresses are reused: an offer whose socket is gone proves nothing, and does no harm. Needs root.
 
-mod common;
+use crate::common;
 
-use common::users::{CAROL, DAVE, MALLORY, as_user};
-use common::{FakeMember, TestBroker, wait_for};
+use crate::common::users::{CAROL, DAVE, MALLORY, as_user};
+use crate::common::{FakeMember, TestBroker, wait_for};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::Reason;

@@ -1,9 +1,7 @@
 //! While nothing happens, the broker's threads sleep. Needs root.
 
-mod common;
-
-use common::users::{MALLORY, as_user};
-use common::{FakeMember, tcp_pair, wait_for};
+use crate::common::users::{MALLORY, as_user};
+use crate::common::{FakeMember, tcp_pair, wait_for};
 use sidestep_broker::broker::offers::RECHECK;
 use sidestep_broker::listen::Address;
 use std::os::unix::fs::PermissionsExt;

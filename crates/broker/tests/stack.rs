@@ -1,8 +1,6 @@
 //! The stack: a member that has joined by the operator's socket, and is shown offers without another end on this host.
 
-mod common;
-
-use common::{FakeMember, TestBroker, tcp_pair};
+use crate::common::{FakeMember, TestBroker, tcp_pair};
 use rustix::net::sockopt;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};

@@ -1,9 +1,9 @@
 //! Other users, other machines, other kinds of descriptors, forged records: all are refused, counted in the status, and without
 //! effect on others. Needs root, for users and network interfaces.
 
-mod common;
+use crate::common;
 
-use common::{FakeMember, Shared, TestBroker, connect, receive, tcp_pair, wait_for};
+use crate::common::{FakeMember, Shared, TestBroker, connect, receive, tcp_pair, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::msg::{Kind, Msg};
@@ -14,6 +14,7 @@ use sidestep_broker::status::Strangers;
 use sidestep_broker::trust::Trust;
 use sidestep_broker::wire;
 use sidestep_testkit::Namespace;
+use sidestep_testkit::rerun;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -36,7 +37,7 @@ fn as_nobody(test: &str, broker: &TestBroker, port: u16) {
     std::fs::copy(std::env::current_exe().expect("own path"), &program).expect("copy");
     let mut command = Command::new("setpriv");
     command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".into(), "--".into()]);
-    command.arg(program).args(["--exact", test, "--nocapture"]);
+    command.arg(program).args(rerun::alone(test));
     command.env(BROKER, broker.address.to_string()).env(PORT, port.to_string());
     assert!(command.stdout(std::process::Stdio::null()).status().expect("setpriv is there").success());
 }
@@ -66,7 +67,7 @@ fn another_user_gets_no_memory_from_a_broker_of_root() {
             member.offer(2, &server);
             member.expect_refused(2, Reason::UserPair);
         });
-        as_nobody("another_user_gets_no_memory_from_a_broker_of_root", &broker, port);
+        as_nobody(concat!(module_path!(), "::another_user_gets_no_memory_from_a_broker_of_root"), &broker, port);
     });
     assert_eq!(refused(&broker, Reason::UserPair), 2, "each end once");
     assert_eq!(broker.status().strangers, [Strangers { uids: [0, NOBODY], connections: 1 }]);
@@ -87,7 +88,7 @@ fn another_user_does_not_join_a_user_s_broker() {
     }
     let only_1000 = |settings: &mut Settings| settings.trust = Trust::of_users(1000, None, &[]);
     let broker = TestBroker::with(None, only_1000);
-    as_nobody("another_user_does_not_join_a_user_s_broker", &broker, 0);
+    as_nobody(concat!(module_path!(), "::another_user_does_not_join_a_user_s_broker"), &broker, 0);
     assert_eq!((refused(&broker, Reason::UserPair), refused(&broker, Reason::BrokenPeer)), (1, 1));
     assert_eq!(broker.status().processes.len(), 0);
 }

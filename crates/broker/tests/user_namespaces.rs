@@ -1,10 +1,8 @@
 //! A pod with a user namespace of its own, which then owns the pod's network namespace: whoever is root in the pod can make any
 //! address there. Needs root.
 
-mod common;
-
-use common::users::{CAROL, MALLORY, as_user};
-use common::{FakeMember, TestBroker, connect, receive, tcp_pair, wait_for};
+use crate::common::users::{CAROL, MALLORY, as_user};
+use crate::common::{FakeMember, TestBroker, connect, receive, tcp_pair, wait_for};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
 use sidestep_broker::listen::Address;

@@ -1,8 +1,8 @@
 //! `sidestep bugreport` and `sidestep completions`.
 
-mod common;
+use crate::common;
 
-use common::Sandbox;
+use crate::common::Sandbox;
 use flate2::read::GzDecoder;
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,8 +1,8 @@
 //! `status`, `detach`, `attach`, `reasons`, and the help.
 
-mod common;
+use crate::common;
 
-use common::{Said, Sandbox};
+use crate::common::{Said, Sandbox};
 use std::process::Command;
 
 #[test]

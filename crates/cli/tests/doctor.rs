@@ -1,8 +1,8 @@
 //! `sidestep doctor`, for programs of every kind, which are generated here, and for the machine.
 
-mod common;
+use crate::common;
 
-use common::Sandbox;
+use crate::common::Sandbox;
 use serde_json::Value;
 use sidestep_testkit::rerun;
 use std::os::unix::fs::PermissionsExt;
@@ -143,7 +143,7 @@ fn workers_that_change_their_user_are_noticed() {
 fn file_capabilities_are_noticed() {
     // Only root may set capabilities; any user is root of a user namespace of their own.
     if !rustix::process::geteuid().is_root() {
-        let status = rerun::in_user_namespace("file_capabilities_are_noticed").status();
+        let status = rerun::in_user_namespace(concat!(module_path!(), "::file_capabilities_are_noticed")).status();
         return assert!(status.expect("unshare (util-linux) is there").success());
     }
     let sandbox = Sandbox::new();

@@ -1,8 +1,6 @@
 //! `sidestep run`: the program behaves as without it, and runs even if parts of Sidestep are missing.
 
-mod common;
-
-use common::{STAND_IN, Said, Sandbox};
+use crate::common::{STAND_IN, Said, Sandbox};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;

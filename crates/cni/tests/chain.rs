@@ -1,8 +1,6 @@
 //! A chain of Debian's `ptp` and this plugin, run as a runtime runs it, in network namespaces of the test's own.
 
-mod common;
-
-use common::{Agent, Out, PROGRAM, done};
+use crate::common::{Agent, Out, PROGRAM, done};
 use serde_json::{Value, json};
 use sidestep_agent_api::{Admission, Admitted, Answer, Attachment, Refusal};
 use sidestep_testkit::Namespace;

@@ -1,8 +1,6 @@
 //! `sidestep-cni install` and `uninstall` on a runtime's directories.
 
-mod common;
-
-use common::PROGRAM;
+use crate::common::PROGRAM;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};

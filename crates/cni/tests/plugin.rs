@@ -1,8 +1,6 @@
 //! The program as a runtime runs it, beside an agent that answers as it likes.
 
-mod common;
-
-use common::{Agent, Run, done, prev_result, run};
+use crate::common::{Agent, Run, done, prev_result, run};
 use serde_json::{Value, json};
 use sidestep_agent_api::{Admission, Admitted, Answer, Applicant, Attachment, Refusal};
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //! The page itself has no script. The probe runs in a surrounding page and inspects the frame with the report. The frame is as wide
 //! as a phone, which a window cannot be.
 
-mod common;
+use crate::common;
 
 use sidestep_lab::report::page;
 use std::fs;

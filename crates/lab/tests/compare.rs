@@ -1,6 +1,6 @@
 //! Comparisons of two results, and result files.
 
-mod common;
+use crate::common;
 
 use sidestep_lab::compare::{RunComparison, compare};
 use sidestep_lab::result::{Figure, Run, read, write};

@@ -1,6 +1,6 @@
 //! `make demo` ends within three minutes, prints few rows, each with a verdict, and a conclusion.
 
-mod common;
+use crate::common;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -1,8 +1,8 @@
 //! The examples in docs/lab.md work: the scenario and the command lines are run.
 
-mod running;
+use crate::running;
 
-use running::Lab;
+use crate::running::Lab;
 use sidestep_lab::result::read;
 use std::process::Command;
 

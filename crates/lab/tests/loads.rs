@@ -1,8 +1,6 @@
 //! Reads recorded outputs of the tools, also truncated and wrong ones.
 
-mod cases;
-
-use cases::{CASES, Case};
+use crate::cases::{CASES, Case};
 use proptest::prelude::*;
 use serde_json::Value;
 use sidestep_lab::load::{LoadError, Outcome, Tool, require_program};

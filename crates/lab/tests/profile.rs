@@ -1,8 +1,6 @@
 //! `--profile`: where the CPU time of a set-up's processes goes. Needs root, as sampling does.
 
-mod running;
-
-use running::{Lab, scenario};
+use crate::running::{Lab, scenario};
 use sidestep_lab::report::{markdown, page};
 
 /// One process that only runs its own code, and one that is only in the kernel.

@@ -1,8 +1,8 @@
 //! Reports in all formats.
 
-mod common;
+use crate::common;
 
-use common::HOSTILE;
+use crate::common::HOSTILE;
 use indexmap::IndexMap;
 use sidestep_lab::report::{Judgement, markdown, page, section, table};
 use sidestep_lab::result::{Cell, Figure, Run};

@@ -1,5 +1,5 @@
 //! `docs/results`: the page, and rows in README.md and docs/PERFORMANCE.md, agree with the judgements in that directory.
-//! `UPDATE=1 cargo test -p sidestep-lab --test results`, which `make results` calls, writes them.
+//! `UPDATE=1 cargo test -p sidestep-lab --test all results`, which `make results` calls, writes them.
 
 use indexmap::IndexMap;
 use sidestep_lab::report::{Judgement, comparison, section};

@@ -1,8 +1,8 @@
 //! Whole runs, and their failures: nothing stays behind. They need root for cgroups and users.
 
-mod running;
+use crate::running;
 
-use running::{Lab, scenario};
+use crate::running::{Lab, scenario};
 use sidestep_lab::result::Ended;
 use std::time::{Duration, Instant};
 

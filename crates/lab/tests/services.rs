@@ -1,9 +1,7 @@
 //! The Service scenarios in brief: each contestant's load takes its own way, and a check fails if it does not. Needs root, and
 //! `sidestep-bench` and `sidestep-agent` beside the lab, which `cargo test --workspace` builds.
 
-mod running;
-
-use running::Lab;
+use crate::running::Lab;
 use sidestep_lab::scenario::find;
 
 fn shipped(name: &str) -> String {

@@ -1,13 +1,10 @@
 //! Verdicts for figures whose true values are known. Seeds are fixed; other seeds give the same rates, as `examples/coverage` shows
 //! with more trials.
 
-#[path = "../examples/coverage/samples.rs"]
-mod samples;
-
+use crate::samples::{CONFIDENCE, NOISES, Noise, cell, compare_pairs, normal, pairs};
 use indexmap::IndexMap;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use samples::{CONFIDENCE, NOISES, Noise, cell, compare_pairs, normal, pairs};
 use sidestep_lab::result::Better;
 use sidestep_lab::stats::{
     Comparison, Interval, Rule, Verdict, box_of, compare, compare_unpaired, fewest, half_width, median_interval,

@@ -1,9 +1,7 @@
 //! Compares the rules at the sockets with those of istio-iptables: for any rules and any connection both give the same answer.
 //! The test reads the text of the nat table as the kernel would, without any knowledge of capture.
 
-mod iptables;
-
-use iptables::{Packet, Tables};
+use crate::iptables::{Packet, Tables};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use proptest::strategy::ValueTree;

@@ -1,9 +1,7 @@
 //! Random Services, endpoints, failures and restarts: in the end the tables agree with a simple model of the objects, and no
 //! step has changed anything that a program could have been reading.
 
-mod plain;
-
-use plain::Tables;
+use crate::plain::Tables;
 use proptest::prelude::*;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
 use sidestep_mesh::choose::Node;

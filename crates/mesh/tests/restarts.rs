@@ -1,9 +1,7 @@
 //! What an agent finds of an earlier one: when not everything can be read, when the earlier one died in the middle of a change,
 //! and when the tables are full.
 
-mod plain;
-
-use plain::Tables;
+use crate::plain::Tables;
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::choose::Node;
 use sidestep_mesh::object::Object;

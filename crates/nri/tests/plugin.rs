@@ -1,7 +1,6 @@
 //! The plugin as a process, and a runtime that calls it.
 
-mod support;
-
+use crate::support::{Node, PATIENCE, code, request};
 use prost::Message as _;
 use serde_json::Value;
 use sidestep_nri::api::{
@@ -12,7 +11,6 @@ use sidestep_nri::ttrpc::{Response, Status, UNIMPLEMENTED};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use support::{Node, PATIENCE, code, request};
 
 /// The bits of CreateContainer and StartContainer, as in NRI's api.proto: 1 << (event - 1).
 const EVENTS: i32 = 1 << 3 | 1 << 5;

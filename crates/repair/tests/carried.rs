@@ -1,10 +1,8 @@
 //! Somebody carries the connection while it is taken: a test that sends segments itself. The kernels of both ends must find
 //! everything right afterwards.
 
-mod common;
-
-use common::segment::{ACK, PUSH, Segment, Sender};
-use common::*;
+use crate::common::segment::{ACK, PUSH, Segment, Sender};
+use crate::common::*;
 use rustix::time::{ClockId, clock_gettime};
 use sidestep_repair::{Queues, State, give_back, take};
 use std::io::Read;

@@ -1,10 +1,10 @@
 //! A process dies before each call of a take, of an emptying and of a give-back, and another one goes on: no later call of the
 //! first one has an effect.
 
-mod common;
+use crate::common;
 
-use common::failing::run;
-use common::*;
+use crate::common::failing::run;
+use crate::common::*;
 use libc::{IPPROTO_TCP, SOL_SOCKET};
 use sidestep_repair::{
     Buffers, Queues, Taken, empty, finish, give_back, give_back_again, give_back_prepared, is_parked, prepare, take,

@@ -1,9 +1,7 @@
 //! Each call of a take and of a give-back fails once.
 
-mod common;
-
-use common::failing::{ERROR, run};
-use common::*;
+use crate::common::failing::{ERROR, run};
+use crate::common::*;
 use libc::{IPPROTO_TCP, SOL_SOCKET};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};

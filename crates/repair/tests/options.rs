@@ -1,8 +1,6 @@
 //! Every socket option that the kernel can be asked for, before a take and after a give-back.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use sidestep_repair::{Queues, give_back, take};
 use std::collections::BTreeMap;

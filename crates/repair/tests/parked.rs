@@ -1,8 +1,6 @@
 //! What a program sees of its socket while it is parked and after it was given back; and what the kernel does with it meanwhile.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use libc::{IPPROTO_TCP, SOL_SOCKET};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

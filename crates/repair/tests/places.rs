@@ -1,9 +1,9 @@
 //! Where a connection may come from: ports that are shared, held, ephemeral or privileged; devices; link-local addresses; and
 //! which capabilities that needs. All sockets are in other network namespaces than the tests.
 
-mod common;
+use crate::common;
 
-use common::*;
+use crate::common::*;
 use libc::SOL_SOCKET;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};

@@ -1,9 +1,7 @@
 //! Queues that are empty, hold some bytes, or are full: what is taken, and what is there again after the connection has been given
 //! back. The peer's packets are dropped meanwhile.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sidestep_repair::{Queues, Scales, State, Taken, give_back, take, undo};
 use std::net::TcpStream;
 

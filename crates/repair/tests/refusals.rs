@@ -1,8 +1,6 @@
 //! Each reason for which a connection is left to the kernel, and that a refusal changes nothing.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET};
 use rustix::net::{AddressFamily, SendFlags, SocketType, bind, connect, ipproto, listen, send, socket};
 use sidestep_repair::{NotTaken, Queues, TakeError, examine, give_back, take};

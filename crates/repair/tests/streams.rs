@@ -1,10 +1,8 @@
 //! A peer streams both ways while the connection is taken and given back 200 times. The peer's packets are dropped meanwhile, so
 //! that it must retransmit. Every byte is compared.
 
-mod common;
-
-use common::pattern::mix;
-use common::*;
+use crate::common::pattern::mix;
+use crate::common::*;
 use rustix::event::PollFlags;
 use sidestep_repair::{Queues, TakeError, give_back, take};
 use std::net::TcpStream;

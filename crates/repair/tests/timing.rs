@@ -1,8 +1,6 @@
 //! How long take and give-back last. The figures are printed; the bound is far above them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use sidestep_repair::{Queues, examine, give_back, take};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! `docs/CALLS.md` is what the table of intercepted calls makes of it.
 //!
-//! `UPDATE=1 cargo test -p sidestep-shape --test calls_doc` writes it anew.
+//! `UPDATE=1 cargo test -p sidestep-shape --test all calls_doc` writes it anew.
 
 use sidestep_shape::table::{self, Call, Lacking};
 use sidestep_shape::{path, text};
@@ -18,7 +18,7 @@ fn the_list_of_calls_is_up_to_date() {
     assert!(
         found == wanted,
         "{FILE} is not what {} says, first at {differs:?}; \
-         UPDATE=1 cargo test -p sidestep-shape --test calls_doc writes it anew",
+         UPDATE=1 cargo test -p sidestep-shape --test all calls_doc writes it anew",
         table::SOURCE
     );
 }

@@ -11,7 +11,7 @@ spec:
       initContainers:
         - name: detach
           {{- include "sidestep.container" . | nindent 10 }}
-          command: [/usr/bin/sidestep-agent, --detach, --pins={{ .Values.hostPaths.bpf }}/sidestep, --socket={{ .Values.hostPaths.run }}/agent.sock]
+          command: [/usr/bin/sidestep-agent, --detach, --pins={{ .Values.hostPaths.bpf }}/sidestep, --socket={{ .Values.hostPaths.run }}/agent.sock, --empty={{ .Values.hostPaths.run }}]
           securityContext: {{- include "sidestep.rights" (list "BPF" "NET_ADMIN" "PERFMON" "SYS_ADMIN" "SYS_PTRACE") | nindent 12 }}
           volumeMounts:
             - {name: bpf, mountPath: {{ .Values.hostPaths.bpf }}}

@@ -1,0 +1,34 @@
+//! All integration tests of this crate, linked once.
+
+mod activation;
+mod blocking;
+mod common;
+#[path = "../../../fuzz/bodies/config.rs"]
+mod config;
+mod daemon;
+mod doorbells;
+mod fuzz_config;
+mod hold;
+mod hostile;
+mod leaks;
+mod lifecycle;
+mod limits;
+mod log_format;
+mod matching;
+mod namespaces;
+mod pace;
+mod pairing;
+mod passive;
+mod places;
+#[path = "common/process.rs"]
+mod process;
+mod recheck;
+mod redirect;
+mod reload;
+#[path = "../../../fuzz/bodies/repeat.rs"]
+mod repeat;
+mod reuse;
+mod sleep;
+mod stack;
+mod strangers;
+mod user_namespaces;
