@@ -38,18 +38,19 @@ class Scene:
         return {">".join(pair if host is self.hosts.client else pair[::-1]) for pair in ends}
 
     def must_carry(self, host, least, renewed=0):
-        """Waits until the stack carries so many connections, and returns them. `renewed`: so many connections begin anew each second
-        until it does, since each return doubles the pause after which a connection is taken again."""
-        renewed_at = 0
+        """Waits until the stack carries so many connections, and returns them. `renewed`: so many connections begin anew until it
+        does, since each return doubles the pause after which a connection is taken again. They begin in intervals that double, too:
+        on a busy machine a new one may need seconds."""
+        pause, next_time = 1, 0
 
         def carries():
-            nonlocal renewed_at
+            nonlocal pause, next_time
             carried = self.by_stack(host)
             if len(carried) >= least:
                 return carried
-            if renewed and time.monotonic() > renewed_at + 1:
+            if renewed and time.monotonic() > next_time:
                 self.load.renew(renewed)
-                renewed_at = time.monotonic()
+                pause, next_time = 2 * pause, time.monotonic() + pause
             return None
         return until(carries, f"the stack of {host.name} to carry {least} connections", PATIENCE, host.stack.must_run)
 

@@ -4,7 +4,7 @@
 use crate::link::Link;
 use crate::program::Program;
 use crate::record::{Given, Kept, Record, Stage};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use sidestep_abi::Reason;
 use sidestep_repair::{Buffers, CallError, GiveBackError, Queues, State};
@@ -139,24 +139,23 @@ impl Handover<'_> {
                 None => sidestep_repair::give_back_prepared(socket, &state, &queues, buffers),
             }
         };
-        match outcome {
-            Ok(()) => {}
-            Err(GiveBackError::Live { unqueued, source }) => {
-                let rest = &self.queued[self.queued.len() - unqueued..];
-                send_rest(socket, rest).map_err(|unqueued| GiveBackError::Live { unqueued, source })?;
-            }
+        // What the kernel had no room for is still in the ring, and the program's to send.
+        let unqueued = match outcome {
+            Ok(()) => 0,
+            Err(GiveBackError::Live { unqueued, .. }) => unqueued as u64,
             Err(error) => {
                 if !is_stranded(&error) {
                     abandon(self.program, socket);
                 }
                 return Err(error);
             }
-        }
+        };
         // Otherwise nobody has sent anything since.
         let queued = if is_live { sidestep_repair::queued_since(socket).unwrap_or_default() } else { 0 };
         let behind = queued.saturating_sub(self.queued.len() as u64);
         // A program that violates the protocol gets what is consistent.
-        let _ = self.program.hand_over(socket, start.saturating_add(given.from_program), given.unread as usize, behind);
+        let end = start.saturating_add(given.from_program.saturating_sub(unqueued));
+        let _ = self.program.hand_over(socket, end, given.unread as usize, behind);
         Ok(())
     }
 
@@ -188,18 +187,6 @@ impl Handover<'_> {
         state.window.rcv_wnd = progress.rcv_edge.since_or_zero(progress.rcv_acked);
         state
     }
-}
-
-/// Sends the last bytes, which did not fit into the send queue. The program's own follow them. Err: so many were not sent.
-fn send_rest(socket: BorrowedFd, mut bytes: &[u8]) -> Result<(), usize> {
-    while !bytes.is_empty() {
-        match rustix::io::write(socket.as_fd(), bytes) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Err(bytes.len()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

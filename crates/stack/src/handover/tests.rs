@@ -10,9 +10,9 @@ use crate::ledger::Ledger;
 use crate::mapping::Mapping;
 use crate::memory;
 use crate::record::{Ends, Origin};
-use common::failing::die_before;
+use common::failing::{die_before, run};
 use common::{Expected, USUAL, Wire, finish, no_error, raw};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use sidestep_abi::link::{Header, link_size};
 use sidestep_abi::msg::{Kind, Msg};
@@ -74,7 +74,11 @@ pub(crate) fn memory_of_a_link() -> OwnedFd {
 }
 
 pub(crate) fn link(memory: &OwnedFd, side: u32) -> Link {
-    Link::new(memory, &Msg { side, arg: RING as u64, ..Msg::new(Kind::Link) }).expect("a link")
+    try_link(memory, side).expect("a link")
+}
+
+fn try_link(memory: &OwnedFd, side: u32) -> rustix::io::Result<Link> {
+    Link::new(memory, &Msg { side, arg: RING as u64, ..Msg::new(Kind::Link) })
 }
 
 pub(crate) fn copy(descriptor: impl AsFd) -> OwnedFd {
@@ -95,6 +99,20 @@ impl ProgramsEnd {
         memory::get(self.link.incoming_data(SLOT), self.rx.at(half), len, &mut bytes);
         self.rx.took_ring(half, len).expect("they are read");
         bytes
+    }
+
+    /// The program sends what the kernel had no room for.
+    fn send_rest(&mut self, mut socket: &TcpStream) {
+        let half = self.link.outgoing(SLOT);
+        loop {
+            self.tx.heed_deputy(half).expect("no violation");
+            self.tx.poll(half).expect("no violation");
+            let Write::Unread { at, len } = self.tx.next(half, 1).expect("no violation") else { return };
+            let mut bytes = Vec::new();
+            memory::get(self.link.outgoing_data(SLOT), at, len, &mut bytes);
+            let sent = std::io::Write::write(&mut socket, &bytes).expect("the peer reads");
+            self.tx.sent_unread(half, sent);
+        }
     }
 
     /// Both directions are the kernel's, and the ring has no byte left for it.
@@ -250,6 +268,44 @@ fn deaths_until_it_is_done(reads: Reads) -> usize {
         }
     }
     unreachable!("finitely many calls")
+}
+
+#[test]
+fn what_the_kernel_has_no_room_for_is_the_programs_to_send() {
+    let mut short = 0;
+    for n in 0.. {
+        let (mut scene, ..) = Scene::new(Reads::Ring);
+        let (ledger, memory, socket) = (copy(&scene.ledger), copy(&scene.memory), copy(&scene.near));
+        let (restored, calls) = run(
+            |call| call >= n,
+            move || {
+                // These may be what fails.
+                let (Ok(ledger), Ok(link)) = (Ledger::open(ledger), try_link(&memory, STACK)) else { return false };
+                restore(&Record::new(Rc::new(ledger), 0), Rc::new(link), SLOT, socket.as_fd()).is_ok()
+            },
+        );
+        if n >= calls {
+            break;
+        }
+        if !restored || raw::unacknowledged(&scene.near) == WRITTEN as u64 {
+            continue;
+        }
+        short += 1;
+        scene.wire.open();
+        std::thread::scope(|scope| {
+            let (far, to_far) = (&scene.far, &mut scene.to_far);
+            scope.spawn(move || {
+                let mut bytes = vec![0; 1 << 16];
+                while to_far.read < to_far.written {
+                    to_far.read(far, &mut bytes).expect("more bytes");
+                }
+            });
+            scene.end.send_rest(&scene.near);
+        });
+        scene.end.must_be_on_the_kernel();
+        finish(scene.near, scene.far, &mut scene.to_far, &mut scene.to_near, 1000);
+    }
+    assert!(short > 0, "the kernel had room each time");
 }
 
 /// What a keeper, or a standby, does for the connection.
