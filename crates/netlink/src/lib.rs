@@ -1,6 +1,6 @@
 //! Requests to rtnetlink(7) about the network namespace of the calling thread.
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -8,13 +8,17 @@ use std::io;
 
 /// Size of a netlink message's header.
 const HEADER: usize = 16;
+/// Offset of the flags in it.
+const FLAGS: usize = 6;
+/// So often objects are listed again that have changed meanwhile.
+const TRIES: usize = 20;
 
 /// Asks for objects, or for a change, and returns the answer. `flags`: besides NLM_F_REQUEST and NLM_F_ACK; with NLM_F_DUMP the
 /// answer is all objects of the kind.
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The kernel's. EBUSY: the objects changed during each of several listings, so none is complete.
 pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -24,15 +28,42 @@ pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Route
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut found = Vec::new();
-    loop {
+    for _ in 0..TRIES {
+        socket.send(&bytes, 0)?;
         // Connected to the kernel: nobody else's messages arrive.
-        let (datagram, _) = socket.recv_from_full()?;
-        if parse(&datagram, &mut found)? == Rest::None {
+        if let Some(found) = answer(|| Ok(socket.recv_from_full()?.0))? {
             return Ok(found);
         }
     }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// The whole answer. None: objects have changed while the kernel listed them, and some may be missing.
+fn answer(mut next: impl FnMut() -> io::Result<Vec<u8>>) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
+    let (mut found, mut has_changed) = (Vec::new(), false);
+    loop {
+        let datagram = next()?;
+        has_changed |= is_interrupted(&datagram);
+        if parse(&datagram, &mut found)? == Rest::None {
+            return Ok((!has_changed).then_some(found));
+        }
+    }
+}
+
+/// Whether a message of the datagram has NLM_F_DUMP_INTR.
+fn is_interrupted(datagram: &[u8]) -> bool {
+    messages(datagram).any(|message| u16::from_ne_bytes([message[FLAGS], message[FLAGS + 1]]) & NLM_F_DUMP_INTR != 0)
+}
+
+/// The messages, each with its header.
+fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let length = u32::from_ne_bytes(*rest.first_chunk::<4>()?) as usize;
+        let (one, after) = rest.split_at_checked(length.next_multiple_of(4).clamp(HEADER, rest.len().max(HEADER)))?;
+        rest = after;
+        Some(one)
+    })
 }
 
 /// Whether more datagrams follow.
@@ -50,10 +81,7 @@ pub enum Rest {
 ///
 /// The error that the kernel reports in the datagram.
 pub fn parse(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<Rest> {
-    let mut rest = datagram;
-    while rest.len() >= HEADER {
-        let length = u32::from_ne_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
-        let (one, after) = rest.split_at(length.next_multiple_of(4).clamp(HEADER, rest.len()));
+    for one in messages(datagram) {
         match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one).map(|message| message.payload) {
             Ok(NetlinkPayload::Done(_)) => return Ok(Rest::None),
             // An error message without an error code is an acknowledgement.
@@ -62,7 +90,6 @@ pub fn parse(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Resul
             Ok(NetlinkPayload::InnerMessage(message)) => found.push(message),
             _ => {}
         }
-        rest = after;
     }
     Ok(Rest::Follows)
 }
@@ -92,6 +119,21 @@ mod tests {
         assert_eq!(parse(&answer(0)).unwrap(), Rest::None);
         assert_eq!(parse(&answer(-17)).unwrap_err().raw_os_error(), Some(17));
         assert_eq!(parse(&[]).unwrap(), Rest::Follows);
+    }
+
+    #[test]
+    fn a_list_of_objects_that_changed_meanwhile_is_no_answer() {
+        let with = |flags: u16| {
+            let mut message = message(999, &[]);
+            message[FLAGS..FLAGS + 2].copy_from_slice(&flags.to_ne_bytes());
+            message
+        };
+        let said = |first: u16, last: u16| {
+            let mut datagrams = [with(first), [with(last), super::tests::answer(0)].concat()].into_iter();
+            super::answer(|| Ok(datagrams.next().expect("no more is read"))).unwrap().is_some()
+        };
+        assert!(said(0, 2));
+        assert!(!said(NLM_F_DUMP_INTR, 2) && !said(2, NLM_F_DUMP_INTR | 2));
     }
 
     #[test]
