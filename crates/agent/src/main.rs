@@ -28,6 +28,7 @@ mod cluster;
 mod complaints;
 mod detach;
 mod directory;
+mod errand;
 mod events;
 mod explain;
 mod flows;

@@ -8,25 +8,19 @@ mod left_out;
 
 use crate::admission::Admissions;
 use crate::announce::{Announcer, Reason, Subject};
-use crate::cluster::{Cluster, ConnectError};
-use crate::complaints::Complaints;
+use crate::cluster::Cluster;
+use crate::errand::{Errand, ErrandError};
 use crate::message::QueryHandle;
 use crate::settings::{Remedy, RepairSettings};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use sidestep_agent_api::{Answer, Question, Trouble};
-use sidestep_error::chain;
+use sidestep_agent_api::{Answer, Question};
 use sidestep_mesh::object::Name;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 const PLACE: &str = "repair of pods that were not admitted";
-/// The main thread answers within milliseconds, unless it is writing large tables.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// An API server that does not answer in this time is asked again later.
-const PATIENCE_FOR_SERVER: Duration = Duration::from_secs(20);
 /// Pods that something is done about at a look: a node is not emptied at once.
 const MOST: usize = 10;
 /// More than any node may run.
@@ -41,63 +35,22 @@ pub struct Repair {
     pub announcer: Announcer,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum RepairError {
-    #[error("cannot reach the API server")]
-    Connect(#[from] ConnectError),
-    #[error("the agent's account may not {verb}: give its ClusterRole the verb {verb}, or end --repair")]
-    Forbidden { verb: &'static str, source: kube::Error },
-    #[error("the API server does not {verb}")]
-    Request { verb: &'static str, source: kube::Error },
-    #[error("the API server did not answer in {PATIENCE_FOR_SERVER:?}")]
-    Slow,
-}
-
-impl RepairError {
-    fn new(verb: &'static str, source: kube::Error) -> RepairError {
-        match &source {
-            kube::Error::Api(status) if status.code == 403 => RepairError::Forbidden { verb, source },
-            _ => RepairError::Request { verb, source },
-        }
-    }
-}
-
 impl Repair {
     /// For ever.
     pub fn run(mut self) {
-        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(self.look_again_and_again()),
-            Err(error) => tracing::warn!("pods that were not admitted are not looked for: {}", chain(&error)),
-        }
-    }
-
-    async fn look_again_and_again(&mut self) {
-        let (mut suspects, mut complaints) = (HashSet::new(), Complaints::default());
-        loop {
-            tokio::time::sleep(self.settings.after).await;
-            let looked = tokio::time::timeout(PATIENCE_FOR_SERVER, self.look(&mut suspects)).await;
-            match looked.unwrap_or(Err(RepairError::Slow)) {
-                Ok(()) => complaints.end(PLACE),
-                Err(error) => {
-                    let what = chain(&error).to_string();
-                    complaints.tell(&Trouble { place: PLACE.into(), what, hides_objects: false });
-                }
-            }
-        }
+        let (mut suspects, queries, pause) = (HashSet::new(), self.queries.clone(), self.settings.after);
+        let errand = Errand { place: PLACE, queries: &queries, pause, pause_after_failure: pause };
+        errand.run(async || self.look(&mut suspects).await);
     }
 
     /// `suspects`: UIDs of pods that the last look has found left out.
-    async fn look(&mut self, suspects: &mut HashSet<String>) -> Result<(), RepairError> {
+    async fn look(&mut self, suspects: &mut HashSet<String>) -> Result<(), ErrandError> {
         let before = std::mem::take(suspects);
-        // Until then not every document has been read.
-        if !self.queries.health(PATIENCE).await.is_some_and(|health| health.is_ready()) {
-            return Ok(());
-        }
         let client = self.cluster.connect_impatiently().await?;
         // From the server's memory: it may be old, and the pod is read once more before anything is done.
         let mine = ListParams::default().fields(&format!("spec.nodeName={}", self.node)).match_any().limit(MOST_PODS);
         let pods = Api::<Pod>::all(client.clone()).list(&mine).await;
-        let pods = pods.map_err(|error| RepairError::new("list pods", error))?;
+        let pods = pods.map_err(ErrandError::of("list pods"))?;
         let documents = self.documents();
         let (left_out, known): (Vec<Pod>, Vec<Pod>) =
             pods.items.into_iter().partition(|pod| !self.is_known(pod, &documents));
@@ -121,9 +74,9 @@ impl Repair {
     }
 
     /// Whether something was changed.
-    async fn repair(&mut self, client: &Client, pod: &Pod, documents: &HashSet<Name>) -> Result<bool, RepairError> {
+    async fn repair(&mut self, client: &Client, pod: &Pod, documents: &HashSet<Name>) -> Result<bool, ErrandError> {
         let pods = Api::<Pod>::namespaced(client.clone(), &act::namespace(pod));
-        let now = pods.get_opt(&pod.name_any()).await.map_err(|error| RepairError::new("get pods", error))?;
+        let now = pods.get_opt(&pod.name_any()).await.map_err(ErrandError::of("get pods"))?;
         let is_same = |now: &Pod| now.uid() == pod.uid() && left_out::is_left_out(now);
         let Some(now) = now.filter(|now| is_same(now) && !self.is_known(now, documents)) else { return Ok(false) };
         self.announce(&now);

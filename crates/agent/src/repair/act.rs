@@ -1,6 +1,6 @@
 //! What is done about a pod.
 
-use super::RepairError;
+use crate::errand::ErrandError;
 use crate::settings::Remedy;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -33,7 +33,7 @@ pub fn is_done(pod: &Pod, remedy: Remedy) -> bool {
 }
 
 /// Sets the label, or takes it away. Whether it did.
-pub async fn label(client: &Client, pod: &Pod, is_set: bool) -> Result<bool, RepairError> {
+pub async fn label(client: &Client, pod: &Pod, is_set: bool) -> Result<bool, ErrandError> {
     // The server refuses the patch for a pod with another UID.
     let patch = json!({"metadata": {"uid": pod.uid(), "labels": {LABEL: is_set.then_some("true")}}});
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace(pod));
@@ -41,13 +41,13 @@ pub async fn label(client: &Client, pod: &Pod, is_set: bool) -> Result<bool, Rep
         Ok(_) if is_set => tracing::warn!(pod = %name(pod), "was never admitted: it is labelled {LABEL}"),
         Ok(_) => tracing::info!(pod = %name(pod), "is admitted now: it is not labelled {LABEL} any more"),
         Err(kube::Error::Api(status)) if GONE.contains(&status.code) => return Ok(false),
-        Err(error) => return Err(RepairError::new("patch pods", error)),
+        Err(error) => return Err(ErrandError::of("patch pods")(error)),
     }
     Ok(true)
 }
 
 /// By the API for evictions, which respects disruption budgets. Whether it did.
-pub async fn evict(client: &Client, pod: &Pod) -> Result<bool, RepairError> {
+pub async fn evict(client: &Client, pod: &Pod) -> Result<bool, ErrandError> {
     // Not by kube's own call, whose options have a name that no server knows: the UID would not count.
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
                           "metadata": {"namespace": namespace(pod), "name": pod.name_any()},
@@ -61,7 +61,7 @@ pub async fn evict(client: &Client, pod: &Pod) -> Result<bool, RepairError> {
             return Ok(false);
         }
         Err(kube::Error::Api(status)) if GONE.contains(&status.code) => return Ok(false),
-        Err(error) => return Err(RepairError::new("create pods/eviction", error)),
+        Err(error) => return Err(ErrandError::of("create pods/eviction")(error)),
     }
     Ok(true)
 }

@@ -98,7 +98,7 @@ fn an_agent_that_may_not_change_its_node_says_so_once() {
     let _server = Server::start(&world, &node.testbed.node);
     let kubeconfig = node.kubeconfig(PORT);
     node.spawn(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--remove-taint"]);
-    let said = |node: &Node| node.log().matches("give its ClusterRole the verbs get and patch for nodes").count();
+    let said = |node: &Node| node.log().matches("may not get nodes: give its ClusterRole that verb").count();
     node.wait(|node| said(node) > 0);
     world.refuse(NODES, false);
     node.wait(|_| world.get(NODES, "node").unwrap()["spec"]["taints"].as_array().unwrap().len() == 1);
