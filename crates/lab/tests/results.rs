@@ -141,7 +141,8 @@ fn page() -> String {
 
 fn table(headlines: &[Headline]) -> String {
     let judgements = judgements();
-    let is_there = |each: &&Headline| judgements.contains_key(each.scenario) || !MAY_BE_MISSING.contains(&each.scenario);
+    let is_there =
+        |each: &&Headline| judgements.contains_key(each.scenario) || !MAY_BE_MISSING.contains(&each.scenario);
     let rows = headlines.iter().filter(is_there).map(|each| {
         let judgement =
             judgements.get(each.scenario).unwrap_or_else(|| panic!("docs/results has no {}", each.scenario));

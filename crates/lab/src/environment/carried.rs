@@ -22,8 +22,7 @@ pub fn carried(spec: &Spec, load: &str, pids: &IndexMap<String, u32>, report: &s
     let mut all: IndexMap<String, Carried> = IndexMap::new();
     for line in report.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
         if let Some(name) = named(spec, load, pids, &line) {
-            let bytes =
-                Carried { by_ring: line.ring_rx + line.ring_tx, by_kernel: line.kernel_rx + line.kernel_tx };
+            let bytes = Carried { by_ring: line.ring_rx + line.ring_tx, by_kernel: line.kernel_rx + line.kernel_tx };
             *all.entry(name).or_default() += bytes;
         }
     }

@@ -6,7 +6,8 @@ use super::namespaces;
 use super::ready::Ready;
 use super::rules;
 use super::spec::{
-    AgentSpec, BROKER, BrokerSpec, CaptureSpec, CheckSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec, SpliceSpec,
+    AgentSpec, BROKER, BrokerSpec, CaptureSpec, CheckSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec,
+    SpliceSpec,
 };
 use crate::context::RunContext;
 use crate::load::Job;
