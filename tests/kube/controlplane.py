@@ -43,7 +43,8 @@ class ControlPlane:
                                     "--listen-client-urls", ETCD, "--advertise-client-urls", ETCD,
                                     "--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"])
         self.start_api_server()
-        self.start_process("kube-controller-manager", self.controller_manager())
+        if self.controllers:
+            self.start_process("kube-controller-manager", self.controller_manager())
         self.make_node()
 
     def start_process(self, role, command):

@@ -7,6 +7,7 @@ next to Sidestep's agent, and so does the mesh of Istio. README.md describes the
   tests/kube/run.py                          everything, against both modes of kube-proxy
   tests/kube/run.py --only semantics --quick one part, briefly
   tests/kube/run.py --seed 7 --mode nftables the random Services of that seed, against one mode
+  tests/kube/run.py --only scale             one agent in a cluster of 5,000 nodes: ten minutes; with --quick a tenth of it
   tests/kube/run.py --world twins            kube-proxy alone: tests the tests, needs no build of Sidestep
 
 The last line is `kube: N passed, N failed`.
@@ -21,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kube import build, controllers, feed, mesh, outage, semantics
+from kube import build, controllers, feed, mesh, outage, scale, semantics
 from kube.checks import Checks
 from kube.kube_proxy import MODES
 from kube.testbed import Testbed
@@ -31,23 +32,30 @@ from testkit.failure import Failure
 
 # In this order: `feed` is last because it leaves many objects behind.
 PARTS = {"semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage, "feed": feed}
+# A part by itself, if it is asked for.
+ALONE = {"scale": scale}
 SEEDS = 1_000_000
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer and smaller rounds")
-    parser.add_argument("--only", action="append", choices=PARTS, help="only this part (may be given several times)")
+    parser.add_argument("--only", action="append", choices=(*PARTS, *ALONE),
+                        help="only this part (may be given several times); scale runs by itself")
     parser.add_argument("--seed", type=int, default=random.randrange(SEEDS), help="of the random Services")
     parser.add_argument("--mode", choices=(*MODES, "both"), default="both", help="kube-proxy's mode (default: both)")
     parser.add_argument("--world", choices=("all", "twins"), default="all", help="twins: without Sidestep")
     parser.add_argument("--way", action="append", choices=[way.name for way in mesh.WAYS],
                         help="what steers the mesh (may be given several times; default: each)")
+    parser.add_argument("--beside", type=Path, metavar="DIR",
+                        help="scale: another build of Sidestep, whose agent takes turns with that of target/release")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write results and figures there")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()
     options.modes = MODES if options.mode == "both" else (options.mode,)
-    options.parts = [name for name in PARTS if name in (options.only or PARTS)]
+    options.parts = [name for name in (*PARTS, *ALONE) if name in (options.only or PARTS)]
+    if len(options.parts) > 1 and ALONE.keys() & options.parts:
+        parser.error("scale runs by itself: its objects would be in the way of other parts")
     return options
 
 
@@ -58,7 +66,7 @@ def run_parts(options, results):
             results[name] = Checks()
             say(f"{name}: begins")
             try:
-                PARTS[name].run(testbed, options, results[name])
+                {**PARTS, **ALONE}[name].run(testbed, options, results[name])
                 for world in testbed.worlds:
                     world.must_run()
             except (Failure, OSError, subprocess.SubprocessError) as failure:

@@ -6,7 +6,8 @@ use super::namespaces;
 use super::ready::Ready;
 use super::rules;
 use super::spec::{
-    AgentSpec, BROKER, CaptureSpec, CheckSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec, SpliceSpec,
+    AgentSpec, BROKER, BrokerSpec, CaptureSpec, CheckSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec,
+    SpliceSpec,
 };
 use crate::context::RunContext;
 use crate::load::Job;
@@ -204,8 +205,11 @@ impl Filler<'_> {
         Ok([words.to_vec(), self.all(&rings.options)?, vec!["--".into()]].concat())
     }
 
-    fn broker(&self) -> Result<Option<String>, FillError> {
-        self.variant.rings.as_ref().map(|rings| self.released(rings, BROKER)).transpose()
+    fn broker(&self) -> Result<Option<BrokerSpec>, FillError> {
+        let one = |rings: &Rings| {
+            Ok(BrokerSpec { program: self.released(rings, BROKER)?, settings: self.one(&rings.broker)? })
+        };
+        self.variant.rings.as_ref().map(one).transpose()
     }
 
     /// The path of a program of the measured release.

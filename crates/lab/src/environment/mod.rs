@@ -1,5 +1,6 @@
 //! A running set-up: its namespaces, cgroups, rules and processes. Its description is the `Spec`.
 
+mod carried;
 mod command;
 mod error;
 mod fill;
@@ -22,6 +23,7 @@ use crate::cgroup::Cgroup;
 use crate::context::RunContext;
 use crate::error::{AtPath, FileError};
 use crate::meter::{self, Account, Watched};
+use crate::result::Carried;
 use crate::scenario::{LOAD, Scenario, Values, Variant};
 use indexmap::IndexMap;
 use namespaces::Namespaces;
@@ -171,8 +173,16 @@ impl CheckSpec {
     }
 }
 
-impl Drop for Environment {
-    fn drop(&mut self) {
+impl Environment {
+    /// Ends its processes; name -> bytes of those that ran under Sidestep.
+    pub fn retire(mut self) -> IndexMap<String, Carried> {
+        self.end();
+        let report = std::fs::read_to_string(self.spec.place.report()).unwrap_or_default();
+        let job = &self.spec.load.job;
+        carried::carried(&self.spec, job.tool.program(job), &self.pids, &report)
+    }
+
+    fn end(&mut self) {
         for command in self.undo.drain(..) {
             // What it cannot undo ends with the cgroup, or with the run's BPF file system.
             let _ = run(&command, None);
@@ -180,6 +190,12 @@ impl Drop for Environment {
         while let Some((_, running)) = self.processes.pop() {
             running.stop();
         }
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        self.end();
         for cgroup in self.cgroups.drain(..).chain(self.cgroup.take()) {
             cgroup.remove();
         }

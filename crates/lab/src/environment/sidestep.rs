@@ -4,7 +4,7 @@ use super::command::Cmd;
 use super::error::EnvironmentError;
 use super::process::run;
 use super::ready::Ready;
-use super::spec::{AGENT, AgentSpec, BROKER, CaptureSpec, Place, ProcessSpec, Spec, SpliceSpec};
+use super::spec::{AGENT, AgentSpec, BROKER, BrokerSpec, CaptureSpec, Place, ProcessSpec, Spec, SpliceSpec};
 use crate::context::{ProgramError, RunContext};
 use crate::error::{AtPath, FileError};
 use std::path::{Path, PathBuf};
@@ -25,21 +25,21 @@ const AGENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Daemons, which are started before everything else.
 pub fn daemons(context: &RunContext, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, EnvironmentError> {
-    let broker = spec.broker.as_ref().map(|program| broker(program, spec));
+    let broker = spec.broker.as_ref().map(|settings| broker(settings, spec));
     let agent = spec.agent.as_ref().map(|agent| self::agent(context, spec, agent));
     broker.into_iter().chain(agent).collect()
 }
 
 /// Processes of several users share memory only if the broker's settings allow it.
-fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), EnvironmentError> {
+fn broker(wanted: &BrokerSpec, spec: &Spec) -> Result<(String, ProcessSpec), EnvironmentError> {
     let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
     let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
-    write(&config, &allowed)?;
+    write(&config, &format!("{}\n{allowed}", wanted.settings))?;
     write(&report, "")?;
     all_may_write(&report)?;
     let address = spec.place.broker();
-    let words = [program.into(), "--address".into(), text(&address), "--config".into(), text(&config)];
+    let words = [wanted.program.clone(), "--address".into(), text(&address), "--config".into(), text(&config)];
     let argv = [words.to_vec(), vec!["--idle-exit".into(), "0".into()]].concat();
     Ok((BROKER.into(), daemon(spec, BROKER, argv, Ready::path(&address))))
 }

@@ -17,8 +17,8 @@ pub struct Spec {
     pub processes: IndexMap<String, ProcessSpec>,
     pub setup: Vec<Cmd>,
     pub load: LoadSpec,
-    /// The broker's program; None: no rings.
-    pub broker: Option<String>,
+    /// None: no rings.
+    pub broker: Option<BrokerSpec>,
     /// Whether the load runs under `sidestep run`, too.
     pub load_rings: bool,
     pub captures: Vec<CaptureSpec>,
@@ -70,6 +70,13 @@ pub struct RulesSpec {
     pub namespace: String,
     pub command: String,
     pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct BrokerSpec {
+    pub program: String,
+    /// Lines for its configuration file.
+    pub settings: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]

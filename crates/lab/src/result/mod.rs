@@ -1,5 +1,6 @@
 //! One run of the lab, with everything that is needed to judge it again or to repeat it: the file that `lab run` writes.
 
+mod carried;
 mod figure;
 mod file;
 mod goal;
@@ -8,6 +9,7 @@ mod machine;
 mod profile;
 mod usage;
 
+pub use carried::Carried;
 pub use figure::{Better, Figure};
 pub use file::{ReadError, may_write, read, write};
 pub use goal::Goal;
@@ -50,6 +52,9 @@ pub struct Run {
     pub variants: Vec<Variant>,
     /// In the scenario's order; cells that were given up are among them.
     pub cells: Vec<Cell>,
+    /// variant -> program -> bytes of its connections in all set-ups, of those that ran under Sidestep and ended by themselves.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub carried: IndexMap<String, IndexMap<String, Carried>>,
     /// What a reader must know: variants that could not take part, cells that were given up.
     pub notes: Vec<String>,
     /// Failures of the scenario's checks: the figures of a set-up that does the wrong thing are worthless.

@@ -39,6 +39,7 @@ pub fn blank(order: &Order, cells: &[Values]) -> Run {
                 profiles: Vec::new(),
             })
             .collect(),
+        carried: IndexMap::new(),
         notes: Vec::new(),
         wrong: Vec::new(),
     }

@@ -2,6 +2,7 @@
 
 mod leave_out;
 mod profile;
+mod retire;
 
 use super::blank::blank;
 use super::budget::Budget;
@@ -144,7 +145,7 @@ impl<'a> Experiment<'a> {
         if self.order.profile {
             self.profile();
         }
-        self.standing.clear();
+        self.retire_all();
         let more = notes::of(&self.result);
         self.result.notes.extend(more);
         self.save()?;
@@ -161,7 +162,7 @@ impl<'a> Experiment<'a> {
         if let Restart::Rounds(rounds) = self.scenario().design.restart
             && round.is_multiple_of(rounds)
         {
-            self.standing.clear();
+            self.retire_all();
         }
         self.leave_out();
         let mut order: Vec<usize> = (0..self.cells.len()).filter(|cell| !self.enough(*cell)).collect();
@@ -216,7 +217,7 @@ impl<'a> Experiment<'a> {
             disturbed = Some(trials.len() - 1);
         }
         if self.scenario().design.restart == Restart::Trial {
-            self.standing.clear();
+            self.retire_all();
         }
     }
 

@@ -1,12 +1,13 @@
 //! Notes for readers of a result, derived from its trials.
 
-use crate::result::{Cell, Disturbance, Run, Trial};
+use crate::result::{Carried, Cell, Disturbance, Run, Trial};
 use indexmap::IndexMap;
 
 pub fn of(run: &Run) -> Vec<String> {
     let errors = run.variants.iter().filter_map(|variant| errors(run, &variant.name));
     let idle = run.cells.iter().flat_map(|cell| run.variants.iter().flat_map(|variant| idle_ways(cell, &variant.name)));
-    errors.chain(idle).chain(disturbed(run)).collect()
+    let shares = run.carried.iter().filter_map(|(variant, programs)| shares(variant, programs));
+    errors.chain(idle).chain(shares).chain(disturbed(run)).collect()
 }
 
 fn counting(run: &Run) -> impl Iterator<Item = &Trial> {
@@ -28,6 +29,13 @@ fn idle_ways(cell: &Cell, variant: &str) -> Vec<String> {
     trials.flat_map(|trial| &trial.moved).for_each(|(way, bytes)| *ways.entry(way).or_default() += bytes);
     let idle = ways.iter().filter(|(_, bytes)| **bytes == 0);
     idle.map(|(way, _)| format!("{}: not a byte of the load went {way}", with_cell(variant, cell))).collect()
+}
+
+/// `rings: of the bytes, by ring went 99.8 % of load, 66.3 % of proxy`
+fn shares(variant: &str, programs: &IndexMap<String, Carried>) -> Option<String> {
+    let share = |(name, bytes): (&String, &Carried)| Some(format!("{:.1} % of {name}", bytes.share()? * 100.0));
+    let shares: Vec<String> = programs.iter().filter_map(share).collect();
+    (!shares.is_empty()).then(|| format!("{variant}: of the bytes, by ring went {}", shares.join(", ")))
 }
 
 /// Disturbed trials that could not be repeated: they count, and readers must know.

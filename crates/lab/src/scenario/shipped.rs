@@ -31,6 +31,7 @@ scenarios![
     "socket-ebpf",
     "sidecar",
     "mesh",
+    "kube",
     "smc-nginx",
     "smc-redis",
     "smc-sockperf",

@@ -66,6 +66,9 @@ pub struct Rings {
     /// Further options of `sidestep run`.
     #[serde(default)]
     pub options: Vec<Text>,
+    /// Lines for the broker's configuration file.
+    #[serde(default)]
+    pub broker: Text,
     /// A directory with the programs and the library of another release; by default that of this program.
     #[serde(default)]
     pub release: Option<Text>,

@@ -48,6 +48,7 @@ fn made() -> Run {
         scenario: about(),
         variants: VARIANTS.iter().map(variant).collect(),
         cells,
+        carried: IndexMap::new(),
         notes: vec!["bypass4netns was left out: it needs a user namespace".into(), HOSTILE.into()],
         wrong: Vec::new(),
     }
