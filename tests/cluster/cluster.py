@@ -59,6 +59,14 @@ class Cluster(Testbed):
                     node.reach(other)
             node.wait_ready()
 
+    def bring(self, image):
+        """An image that only some cases need, to all nodes."""
+        archive = self.directory / f"{image.name.partition('/')[2].partition(':')[0]}.tar"
+        if not archive.exists():
+            image.write(archive)
+            for node in self.nodes:
+                node.bring(archive)
+
     def sidestep_image(self):
         """As it is shipped."""
         programs = [word for directory in self.built for word in ("--programs", directory)]
@@ -73,6 +81,12 @@ class Cluster(Testbed):
         env |= {f"HELM_{kind}_HOME": str(self.directory / "helm" / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
         command = self.plane.namespace.around([build.HELM, "--namespace", NAMESPACE, *words])
         return run(*command, env=env, seconds=HELM_SECONDS)
+
+    def helm_upgrade(self, *values):
+        """With these values besides those that the release has."""
+        words = [word for value in values for word in ("--set", value)]
+        self.helm("upgrade", RELEASE, CHART, "--reuse-values", *words, "--wait", "--timeout", f"{ROLLOUT_SECONDS}s")
+        self.wait_rollout(DAEMONSET)
 
     def helm_install(self, *values):
         """As docs/install.md has it, with the values of a cluster whose nodes have cgroup v2 beside v1, and no kube-proxy."""

@@ -14,7 +14,7 @@ from testkit.process import Process
 SOCKET = "/run/containerd/containerd.sock"
 CNI_PROGRAMS = tuple(f"/usr/lib/cni/{name}" for name in ("ptp", "host-local", "loopback"))
 BRIDGE = "br0"
-READY_SECONDS = 180
+READY_SECONDS, IMPORT_SECONDS = 180, 180
 
 CONTAINERD = """\
 version = 3
@@ -63,11 +63,16 @@ class Kubelet:
         self.connect()
         self.configure()
         self.start_containerd()
-        for name, archive in self.images.items():
-            shutil.copy(archive, self.machine.state / name)
-            self.machine.run(build.BINARIES / "ctr", "--namespace", "k8s.io", "images", "import", self.machine.state / name)
-            (self.machine.state / name).unlink()
+        for archive in self.images.values():
+            self.bring(archive)
         self.start_kubelet()
+
+    def bring(self, archive):
+        """An image into the runtime's store."""
+        copy = self.machine.state / archive.name
+        shutil.copy(archive, copy)
+        self.machine.run(build.BINARIES / "ctr", "--namespace", "k8s.io", "images", "import", copy, seconds=IMPORT_SECONDS)
+        copy.unlink()
 
     def connect(self):
         """To the control plane; from there to other nodes."""
@@ -132,10 +137,23 @@ class Kubelet:
         process.destroy()
 
     def crictl(self, *words, seconds=60):
+        return self.machine.run(*self.crictl_words(), *words, seconds=seconds)
+
+    def crictl_words(self):
         endpoint = f"unix://{SOCKET}"
-        command = [build.BINARIES / "crictl", "--config", self.machine.state / "crictl.yaml", "--timeout", "30s",
-                   "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, *words]
-        return self.machine.run(*command, seconds=seconds)
+        return [build.BINARIES / "crictl", "--config", self.machine.state / "crictl.yaml", "--timeout", "30s",
+                "--runtime-endpoint", endpoint, "--image-endpoint", endpoint]
+
+    def container(self, namespace, name, pod=None):
+        """The running one of this name, in a pod of the namespace; None if there is none."""
+        labels = {"io.kubernetes.pod.namespace": namespace} | ({"io.kubernetes.pod.name": pod} if pod else {})
+        words = [word for label, value in labels.items() for word in ("--label", f"{label}={value}")]
+        found = self.crictl("ps", "--quiet", "--state", "Running", "--name", f"^{name}$", *words).split()
+        return found[0] if found else None
+
+    def inside(self, identity, *words):
+        """The command, so that it runs in that container, with its standard input and output."""
+        return self.machine.around([*self.crictl_words(), "exec", "--interactive", identity, *words])
 
     def remove(self):
         self.machine.remove()
