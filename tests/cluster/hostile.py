@@ -3,12 +3,14 @@
 import hashlib
 import json
 import subprocess
-from contextlib import contextmanager
+import time
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from cluster import python, shop
 from cluster.cluster import AGENT, DAEMONSET, NAMESPACE, PLUGIN, RINGS
-from cluster.goal import ENROLLED, Requests, check_share, load
+from cluster.faults import kill_container
+from cluster.goal import ENROLLED, Requests, check_share, load, restart_web
 from cluster.workloads import ask_redis
 from kube.worlds import Prober
 from testkit import wait
@@ -21,7 +23,7 @@ ATTACK_SECONDS = 120
 GARBAGE_SECONDS, LINKS_SECONDS = 15, 25
 # Less than the chart's, since containers here may have few descriptors: what a pod takes with them must be too much without a quota.
 BROKER_MEMORY = "192Mi"
-START_SECONDS = 60
+START_SECONDS, SERVED_SECONDS = 60, 60
 
 
 def hostile(cluster, checks):
@@ -30,28 +32,52 @@ def hostile(cluster, checks):
     cluster.bring(python.image(ATTACKER, [PEERS / "attacker.py"]))
     node = cluster.nodes[0]
     pod = start_attacker(cluster)
-    before = running(node)
     library = library_of(node)
-    requests = Requests(cluster, node)
-    seen = attack(node, pod, "files")
-    checks.check(seen == {"possible": [], "beside the broker's socket": [], "processes with the operator's directory": []},
-                 f"hostile: files: {seen}")
-    seen = attack(node, pod, "commands")
-    checks.check(seen == {"obeyed": []}, f"hostile: the broker obeyed a pod: {seen}")
-    seen = attack(node, pod, "garbage", GARBAGE_SECONDS)
-    checks.check(seen["sent"] > 1000, f"hostile: garbage: {seen}")
+    with undisturbed(cluster, checks, "while a pod sends anything"):
+        try_all(checks, node, pod)
+    with held(node, pod, "locks") as seen:
+        checks.check(seen["locked"] > 0, f"hostile: nothing to lock: {seen}")
+        kill_container(cluster, node, "broker")
+        restart_web(cluster)
+        neighbours(cluster, checks, "after the broker was killed while a pod holds locks")
+    before = running(node)
     for words in quotas(cluster, node):
-        with held(node, pod, *words) as seen:
+        requests = undisturbed(cluster, checks, f"while a pod takes {words[0]}")
+        with requests, held(node, pod, *words) as seen:
             checks.figures |= {f"hostile: {words[0]}: {name}": float(value) for name, value in flat(seen)}
+            requests.close()
+            started = time.monotonic()
+            wait.until(lambda: is_served(cluster, node), f"{words[0]}: the broker's metrics", SERVED_SECONDS)
+            checks.figures[f"hostile: {words[0]}: seconds until the broker's metrics were served"] = time.monotonic() - started
             neighbours(cluster, checks, f"while a pod attacks by {words[0]}")
             check_alive(cluster, checks, node, before, words[0])
-    result = requests.stop()
-    checks.check(result["requests"] > 0 and not result["failures"], f"hostile: a neighbour's connections: {result}")
-    checks.figures["hostile: a neighbour's slowest request, seconds"] = result["slowest"]
     checks.check(library_of(node) == library, "hostile: the library is another one")
     cluster.api.delete(pod)
     wait.until(lambda: not cluster.pods(PLACE), "the attacker to end", START_SECONDS)
     neighbours(cluster, checks, "after the attacks")
+
+
+def try_all(checks, node, pod):
+    seen = attack(node, pod, "files")
+    nothing = {"possible": [], "beside the broker's socket": [], "processes with the operator's directory": []}
+    checks.check(seen == nothing, f"hostile: files: {seen}")
+    seen = attack(node, pod, "commands")
+    checks.check(seen == {"obeyed": []}, f"hostile: the broker obeyed a pod: {seen}")
+    seen = attack(node, pod, "garbage", GARBAGE_SECONDS)
+    checks.check(seen["sent"] > 1000, f"hostile: garbage: {seen}")
+
+
+def undisturbed(cluster, checks, when):
+    """A neighbour's connections that are there before and go on: until this is closed."""
+    requests = Requests(cluster, cluster.nodes[0])
+
+    def close():
+        seen = requests.stop()
+        checks.check(seen["requests"] > 0 and not seen["failures"], f"hostile: a neighbour's connections {when}: {seen}")
+        checks.figures[f"hostile: the slowest request {when}, seconds"] = seen["slowest"]
+    stack = ExitStack()
+    stack.callback(close)
+    return stack
 
 
 def quotas(cluster, node):
@@ -94,6 +120,12 @@ def held(node, pod, *words):
         yield attacker.answer()
     finally:
         attacker.stop()
+
+
+def is_served(cluster, node):
+    with suppress(OSError):
+        return cluster.metrics(node, RINGS)
+    return None
 
 
 def flat(seen, prefix=""):

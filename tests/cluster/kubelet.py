@@ -1,5 +1,6 @@
 """A node of the cluster: a machine with containerd, runc and a kubelet, where each file is in its usual place."""
 
+import contextlib
 import json
 import shutil
 
@@ -74,12 +75,31 @@ class Kubelet:
         self.machine.run(build.BINARIES / "ctr", "--namespace", "k8s.io", "images", "import", copy, seconds=IMPORT_SECONDS)
         copy.unlink()
 
+    def reboot(self, others):
+        """The machine loses its power and starts again, as it was configured."""
+        self.machine.crash()
+        for process in (self.kubelet, self.containerd):
+            process.destroy()
+        self.disconnect()
+        self.machine.start()
+        self.connect()
+        for other in others:
+            self.reach(other)
+        self.start_containerd()
+        self.start_kubelet()
+
+    def disconnect(self):
+        """The kernel removes a cable some time after the machine at its end."""
+        with contextlib.suppress(Failure):
+            self.plane.namespace.ip(f"link delete {self.name}")
+        wait.until(lambda: f"{self.name}@" not in self.plane.namespace.ip("link show"), f"the cable of {self.name} to be gone")
+
     def connect(self):
         """To the control plane; from there to other nodes."""
         plane = self.plane.namespace
         link(plane, self.name, self.machine.namespace, "eth0")
         plane.ip(f"link set {self.name} master {BRIDGE}")
-        plane.ip(f"route add {self.pods} via {self.address}")
+        plane.ip(f"route replace {self.pods} via {self.address}")
         self.machine.namespace.ip(f"addr add {self.address}/24 dev eth0")
 
     def reach(self, other):

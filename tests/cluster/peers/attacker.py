@@ -4,6 +4,7 @@
   files                 reaches for sockets and files that are not the pod's
   commands              tells the broker what only the operator may
   garbage SECONDS       sends the broker records of any length and content, with descriptors of any kind
+  locks                 locks all that it sees of the broker's and the library's directories; stays
   members               joins as often as it may, asks and reads no answer; stays until its standard input ends
   links SECONDS         connects members with each other as often as it may and releases nothing; stays
   silence HOST PORT...  opens connections there and says nothing; stays
@@ -13,6 +14,7 @@
 import contextlib
 import ctypes
 import errno
+import fcntl
 import itertools
 import json
 import os
@@ -25,10 +27,11 @@ import time
 from pathlib import Path
 
 BROKER = os.environ.get("SIDESTEP_BROKER", "/run/sidestep/member/broker")
+LIBRARY = os.environ.get("ATTACKED_LIBRARY") or os.environ.get("LD_PRELOAD", "").split(":")[-1]
 # As crates/abi has them: 48 bytes, little-endian.
 RECORD = struct.Struct("<IIQQQIIII")
 HELLO, OFFER, SETTLE, WELCOME, LINK, SLOT, REFUSED = 1, 2, 6, 16, 18, 20, 21
-COMMANDS = {"carry": 8, "status": 32, "detach": 33, "attach": 34, "stay": 37}
+COMMANDS = {"carry": 8, "status": 32, "detach": 33, "attach": 34}
 DONE = 35
 VERSION = 8
 SO_COOKIE = 57
@@ -77,7 +80,7 @@ def receive(broker):
 
 def files():
     """All that was possible, which must be nothing."""
-    library = Path(os.environ["LD_PRELOAD"].split(":")[-1])
+    library = Path(LIBRARY)
     member = Path(BROKER).parent
     found = {"possible": [], "beside the broker's socket": sorted(set(os.listdir(member)) - {Path(BROKER).name})}
     for place in (library.parent, member):
@@ -153,11 +156,22 @@ def reach(path, kind):
         client.connect(path)
 
 
+def locks():
+    """Also exclusive ones need no right to write."""
+    held = []
+    for place in (Path(BROKER).parent, Path(LIBRARY).parent):
+        for path in (place, *place.iterdir()):
+            with contextlib.suppress(OSError):
+                held.append(os.open(path, os.O_RDONLY))
+                fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return {"locked": len(held)}, held
+
+
 # --- the broker -----------------------------------------------------------------------------------
 
 
 def commands():
-    """The commands that were carried out: must be none."""
+    """The commands that were carried out: must be none. (That it should stay as long as we do, the broker grants to every root.)"""
     obeyed = []
     for (name, kind), joins in itertools.product(COMMANDS.items(), (False, True)):
         broker = join() if joins else connect()
@@ -275,12 +289,13 @@ def calls(host, port):
     return {"calls": len(held)}, held
 
 
-ATTACKS = {attack.__name__: attack for attack in (files, commands, garbage, members, links, silence, calls)}
+ATTACKS = {attack.__name__: attack for attack in (files, commands, garbage, locks, members, links, silence, calls)}
 
 
 def without_library():
     """Sockets as the kernel has them: this attacker speaks to the broker itself."""
     if os.environ.pop("LD_PRELOAD", None):
+        os.environ["ATTACKED_LIBRARY"] = LIBRARY
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
