@@ -59,20 +59,35 @@ class Cluster(Testbed):
                     node.reach(other)
             node.wait_ready()
 
-    def sidestep_image(self):
-        """As it is shipped."""
-        programs = [word for directory in self.built for word in ("--programs", directory)]
-        command = [sys.executable, ROOT / "tools" / "package", "image", *programs, "--output", self.directory / "image"]
+    def bring(self, image):
+        """An image that only some cases need, to all nodes."""
+        archive = self.directory / f"{image.name.partition('/')[2].partition(':')[0]}.tar"
+        if not archive.exists():
+            image.write(archive)
+            for node in self.nodes:
+                node.bring(archive)
+
+    def sidestep_image(self, built=None, version=None):
+        """As it is shipped. `version`: another one than the workspace's."""
+        programs = [word for directory in built or self.built for word in ("--programs", directory)]
+        command = [sys.executable, ROOT / "tools" / "package", "image", *programs,
+                   "--output", self.directory / f"image{version or ''}", *(["--version", version] if version else [])]
         said = run(*command, seconds=IMAGE_SECONDS)
         return Path(said.split()[0])
 
     # --- Helm -------------------------------------------------------------------------------------
 
-    def helm(self, *words):
+    def helm(self, *words, namespace=NAMESPACE):
         env = {**os.environ, "KUBECONFIG": str(self.plane.kubeconfig), "HOME": str(self.directory)}
         env |= {f"HELM_{kind}_HOME": str(self.directory / "helm" / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-        command = self.plane.namespace.around([build.HELM, "--namespace", NAMESPACE, *words])
+        command = self.plane.namespace.around([build.HELM, "--namespace", namespace, *words])
         return run(*command, env=env, seconds=HELM_SECONDS)
+
+    def helm_upgrade(self, *values):
+        """With these values besides those that the release has."""
+        words = [word for value in values for word in ("--set", value)]
+        self.helm("upgrade", RELEASE, CHART, "--reuse-values", *words, "--wait", "--timeout", f"{ROLLOUT_SECONDS}s")
+        self.wait_rollout(DAEMONSET)
 
     def helm_install(self, *values):
         """As docs/install.md has it, with the values of a cluster whose nodes have cgroup v2 beside v1, and no kube-proxy."""

@@ -30,18 +30,11 @@ def deaths(cluster, checks):
 
 def kill_container(cluster, node, name):
     """The kubelet starts it again."""
-    identity = wait.until(lambda: container(node, name), f"a container {name}")
+    identity = wait.until(lambda: node.container(NAMESPACE, name), f"a container {name}")
     pid = json.loads(node.crictl("inspect", identity))["info"]["pid"]
     node.machine.run("sh", "-c", f"kill -9 {pid}")
-    wait.until(lambda: container(node, name) not in (None, identity), f"{name} to be started again", BACK_SECONDS)
+    wait.until(lambda: node.container(NAMESPACE, name) not in (None, identity), f"{name} to be started again", BACK_SECONDS)
     cluster.wait_rollout(DAEMONSET, BACK_SECONDS)
-
-
-def container(node, name):
-    """The running one of Sidestep's pod."""
-    said = node.crictl("ps", "--quiet", "--state", "Running", "--name", f"^{name}$",
-                       "--label", f"io.kubernetes.pod.namespace={NAMESPACE}").split()
-    return said[0] if said else None
 
 
 def restart(node, role):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 from cluster import shop
@@ -104,6 +105,14 @@ def wait_share(cluster, checks, total, before, name, what):
         wait.until(is_enough, "the broker to have heard", HEARD_SECONDS)
     checks.figures[f"{what} by ring, per byte of the answers"] = share
     checks.check(share >= SHARE, lambda: f"{what} by ring: {share:.0%}: {told(cluster)}")
+
+
+def restart_web(cluster):
+    """As `kubectl rollout restart` does it. (Connections that are there when a broker ends stay as they are; the next one does not know
+    of them, and counts none of their bytes.)"""
+    web = shop.deployment(replicas=len(cluster.nodes), labels=ENROLLED)
+    cluster.api.patch(web, {"spec": {"template": {"metadata": {"annotations": {"restarted": str(time.monotonic())}}}}})
+    cluster.wait_rollout(web)
 
 
 def told(cluster):

@@ -19,6 +19,7 @@ class Image:
         self.name = f"sidestep.test/{name}:1"
         self.env = list(env)
         self.entrypoint = []
+        self.user = ""
         self.files = {}
 
     def add(self, path, source, mode=0o755):
@@ -36,7 +37,8 @@ class Image:
     def write(self, path):
         layer = self.layer()
         digest = f"sha256:{hashlib.sha256(layer).hexdigest()}"
-        config = json.dumps({"architecture": "amd64", "os": "linux", "config": {"Env": self.env, "Entrypoint": self.entrypoint},
+        config = json.dumps({"architecture": "amd64", "os": "linux", "config": {
+                                 "Env": self.env, "Entrypoint": self.entrypoint, "User": self.user},
                              "rootfs": {"type": "layers", "diff_ids": [digest]}}).encode()
         name = f"{hashlib.sha256(config).hexdigest()}.json"
         manifest = [{"Config": name, "RepoTags": [self.name], "Layers": ["layer.tar"]}]

@@ -1,5 +1,6 @@
 """A node of the cluster: a machine with containerd, runc and a kubelet, where each file is in its usual place."""
 
+import contextlib
 import json
 import shutil
 
@@ -14,7 +15,7 @@ from testkit.process import Process
 SOCKET = "/run/containerd/containerd.sock"
 CNI_PROGRAMS = tuple(f"/usr/lib/cni/{name}" for name in ("ptp", "host-local", "loopback"))
 BRIDGE = "br0"
-READY_SECONDS = 180
+READY_SECONDS, IMPORT_SECONDS = 180, 180
 
 CONTAINERD = """\
 version = 3
@@ -63,18 +64,42 @@ class Kubelet:
         self.connect()
         self.configure()
         self.start_containerd()
-        for name, archive in self.images.items():
-            shutil.copy(archive, self.machine.state / name)
-            self.machine.run(build.BINARIES / "ctr", "--namespace", "k8s.io", "images", "import", self.machine.state / name)
-            (self.machine.state / name).unlink()
+        for archive in self.images.values():
+            self.bring(archive)
         self.start_kubelet()
+
+    def bring(self, archive):
+        """An image into the runtime's store."""
+        copy = self.machine.state / archive.name
+        shutil.copy(archive, copy)
+        self.machine.run(build.BINARIES / "ctr", "--namespace", "k8s.io", "images", "import", copy, seconds=IMPORT_SECONDS)
+        copy.unlink()
+
+    def reboot(self, others):
+        """The machine loses its power and starts again, as it was configured."""
+        self.machine.crash()
+        for process in (self.kubelet, self.containerd):
+            process.destroy()
+        self.disconnect()
+        self.machine.start()
+        self.connect()
+        for other in others:
+            self.reach(other)
+        self.start_containerd()
+        self.start_kubelet()
+
+    def disconnect(self):
+        """The kernel removes a cable some time after the machine at its end."""
+        with contextlib.suppress(Failure):
+            self.plane.namespace.ip(f"link delete {self.name}")
+        wait.until(lambda: f"{self.name}@" not in self.plane.namespace.ip("link show"), f"the cable of {self.name} to be gone")
 
     def connect(self):
         """To the control plane; from there to other nodes."""
         plane = self.plane.namespace
         link(plane, self.name, self.machine.namespace, "eth0")
         plane.ip(f"link set {self.name} master {BRIDGE}")
-        plane.ip(f"route add {self.pods} via {self.address}")
+        plane.ip(f"route replace {self.pods} via {self.address}")
         self.machine.namespace.ip(f"addr add {self.address}/24 dev eth0")
 
     def reach(self, other):
@@ -132,10 +157,23 @@ class Kubelet:
         process.destroy()
 
     def crictl(self, *words, seconds=60):
+        return self.machine.run(*self.crictl_words(), *words, seconds=seconds)
+
+    def crictl_words(self):
         endpoint = f"unix://{SOCKET}"
-        command = [build.BINARIES / "crictl", "--config", self.machine.state / "crictl.yaml", "--timeout", "30s",
-                   "--runtime-endpoint", endpoint, "--image-endpoint", endpoint, *words]
-        return self.machine.run(*command, seconds=seconds)
+        return [build.BINARIES / "crictl", "--config", self.machine.state / "crictl.yaml", "--timeout", "30s",
+                "--runtime-endpoint", endpoint, "--image-endpoint", endpoint]
+
+    def container(self, namespace, name, pod=None):
+        """The running one of this name, in a pod of the namespace; None if there is none."""
+        labels = {"io.kubernetes.pod.namespace": namespace} | ({"io.kubernetes.pod.name": pod} if pod else {})
+        words = [word for label, value in labels.items() for word in ("--label", f"{label}={value}")]
+        found = self.crictl("ps", "--quiet", "--state", "Running", "--name", f"^{name}$", *words).split()
+        return found[0] if found else None
+
+    def inside(self, identity, *words):
+        """The command, so that it runs in that container, with its standard input and output."""
+        return self.machine.around([*self.crictl_words(), "exec", "--interactive", identity, *words])
 
     def remove(self):
         self.machine.remove()

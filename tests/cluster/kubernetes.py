@@ -5,6 +5,7 @@ containerd and runc, each node in namespaces of its own. Nothing has a route to 
   tests/cluster/kubernetes.py                      everything
   tests/cluster/kubernetes.py --nodes 1            with one node
   tests/cluster/kubernetes.py --until rings        this case and those before it, which it needs
+  tests/cluster/kubernetes.py --only hostile       `install`, `rings`, and then this one; several may be given
   tests/cluster/kubernetes.py --keep               leaves the logs
 
 The last line is `kubernetes: N passed, N failed`. The first run builds the programs, which takes a quarter of an hour.
@@ -18,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cluster import build, faults, goal, workloads
+from cluster import build, density, faults, goal, hostile, istio, reboot, upgrade, workloads
 from cluster.cluster import Cluster
 from kube.build import build as build_modules
 from kube.checks import Checks
@@ -27,12 +28,17 @@ from testkit.console import say
 from testkit.failure import Failure
 
 CASES = {case.__name__: case for case in (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER)}
+# Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
+FURTHER = {case.__name__: case for case in (
+    *hostile.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES)}
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--until", choices=CASES, help="the last case")
+    parser.add_argument("--only", nargs="+", choices=(*CASES, *FURTHER), metavar="CASE",
+                        help=f"after the first two no other than these: also {', '.join(FURTHER)}")
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="how many there are (default: 2)")
     parser.add_argument("--programs", action="append", type=Path, metavar="DIR",
                         help="where the image's programs were built (may be given several times; default: target/release)")
@@ -40,10 +46,17 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def chosen(options):
+    if options.only is None:
+        return CASES
+    first = {case.__name__: case for case in goal.BEFORE}
+    return first | {name: (CASES | FURTHER)[name] for name in options.only}
+
+
 def run_cases(options, checks):
     """A case needs those before it, so the first that breaks off is the last."""
     with Cluster(options) as cluster:
-        for name, case in CASES.items():
+        for name, case in chosen(options).items():
             say(f"{name}: {case.__doc__}")
             try:
                 case(cluster, checks)

@@ -29,7 +29,7 @@ class Machine:
         self.process, self.first, self.cgroups, self.namespace = None, None, [], None
 
     def start(self):
-        self.state.mkdir(parents=True)
+        self.state.mkdir(parents=True, exist_ok=True)
         self.namespace = Namespace(self.name)
         self.cgroups = make_cgroups(names.of_this_run(self.name))
         new = [f"--{kind}" for kind in OWN_NAMESPACES]
@@ -57,6 +57,11 @@ class Machine:
     def path(self, path):
         """The file that the machine knows by this absolute path. Its own links are not followed right: name real paths."""
         return Path(f"/proc/{self.first}/root{path}")
+
+    def crash(self):
+        """As without power: its disk stays (`disk` in machine.sh), all else is gone. `start` is what comes then."""
+        self.remove()
+        self.process, self.first, self.cgroups, self.namespace = None, None, [], None
 
     def remove(self):
         """The kernel ends everything on it along with its first process."""

@@ -16,7 +16,7 @@ disk() {
 tmpfs "$directory/layers"
 mkdir "$directory/layers/upper" "$directory/layers/work"
 root=$directory/root
-mkdir "$root"
+mkdir -p "$root"
 mount -t overlay -o "lowerdir=/,upperdir=$directory/layers/upper,workdir=$directory/layers/work" overlay "$root"
 
 mount -t proc proc "$root/proc"
@@ -45,7 +45,8 @@ done
 for place in /run /tmp /var/log /var/lib/cni; do tmpfs "$root$place"; done
 mkdir "$root/run/lock" "$root/run/netns"
 chmod 1777 "$root/tmp"
-for place in /var/lib/containerd /var/lib/kubelet /usr/lib/sidestep; do disk "$place"; done
+# What is there after a reboot.
+for place in /var/lib/containerd /var/lib/kubelet /usr/lib/sidestep /etc/cni /opt/cni; do disk "$place"; done
 # The tests and the machine exchange files here.
 mkdir -p "$root$directory/state"
 mount --bind "$directory/state" "$root$directory/state"

@@ -54,6 +54,8 @@ def images(directory):
     app.add_program("bin/nginx", program("nginx"))
     app.add_text("etc/nginx.conf", NGINX.replace("@USERS@", ONE_USER), mode=0o644)
     app.add_text("etc/nginx-users.conf", NGINX.replace("@USERS@", USERS), mode=0o644)
+    # For callers from other hosts too, as sidecars of Istio are that connect to the pod's own address.
+    app.add_text("etc/nginx-all.conf", NGINX.replace("@USERS@", ONE_USER).replace("127.0.0.1", "0.0.0.0"), mode=0o644)
     app.add_text("etc/passwd", "root:x:0:0::/:\nwww-data:x:33:33::/:\n", mode=0o644)
     app.add_text("etc/group", "root:x:0:\nwww-data:x:33:\n", mode=0o644)
     app.files["srv/body"] = (BODY, 0o644)

@@ -16,15 +16,20 @@ PODS = 30
 
 def musl(cluster, checks):
     """A program of musl, and Redis as a native sidecar, which are two users."""
+    ask_redis(cluster, checks, "musl")
+
+
+def ask_redis(cluster, checks, what):
     before = [cluster.metrics(node, RINGS) for node in cluster.nodes]
     pod = shop.cache()
     cluster.api.create(pod)
     phase = lambda: cluster.api.get(pod)["status"]["phase"]  # noqa: E731 - it is short
     wait.until(lambda: phase() in ("Succeeded", "Failed"), "the pod of musl to end", END_SECONDS)
-    checks.check(phase() == "Succeeded", f"the pod of musl: {phase()}: {cluster.log(pod, 'musl')}")
-    checks.check(f"asked {shop.QUESTIONS} times" in cluster.log(pod, "musl"), f"musl: {cluster.log(pod, 'musl')}")
-    wait_share(cluster, checks, EXCHANGE * shop.QUESTIONS, before, SENT, "musl: bytes sent")
+    checks.check(phase() == "Succeeded", f"{what}: the pod of musl: {phase()}: {cluster.log(pod, 'musl')}")
+    checks.check(f"asked {shop.QUESTIONS} times" in cluster.log(pod, "musl"), f"{what}: {cluster.log(pod, 'musl')}")
+    wait_share(cluster, checks, EXCHANGE * shop.QUESTIONS, before, SENT, f"{what}: bytes of musl sent")
     cluster.api.delete(pod)
+    wait.until(lambda: cluster.api.get(pod) is None, "the pod of musl to be gone", END_SECONDS)
 
 
 def default_users(cluster, checks):

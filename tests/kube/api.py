@@ -21,6 +21,7 @@ PATHS = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
     "PeerAuthentication": "/apis/security.istio.io/v1/namespaces/{}/peerauthentications",
     "AuthorizationPolicy": "/apis/security.istio.io/v1/namespaces/{}/authorizationpolicies",

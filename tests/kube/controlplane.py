@@ -1,6 +1,7 @@
 """A real control plane in a namespace of its own: etcd, kube-apiserver, kube-controller-manager."""
 
 import base64
+import ipaddress
 import secrets
 
 from kube.addresses import API_PORT, CONTROL, CONTROL_LENGTH, NODE, NODE_NAME, POD_NETWORKS, SERVICE_NETWORKS, ZONE
@@ -14,6 +15,8 @@ from testkit.process import Process
 BRIDGE = "br0"
 ETCD = "http://127.0.0.1:2379"
 START_SECONDS = 120
+# Where pods find the API server.
+SERVICE = next(ipaddress.ip_network(SERVICE_NETWORKS[0]).hosts())
 # Only the controllers that the tests need: slices are made from Pods, and namespaces can be used at once.
 CONTROLLERS = ("endpointslice-controller", "serviceaccount-controller", "namespace-controller")
 
@@ -116,7 +119,7 @@ class Keys:
             "-days", "2", "-subj", "/CN=test-ca")
         run("openssl", "req", "-x509", *elliptic, "-keyout", self.key, "-out", self.certificate, "-days", "2",
             "-subj", "/CN=kube-apiserver", "-CA", self.authority, "-CAkey", authority_key,
-            "-addext", f"subjectAltName=IP:{CONTROL}", "-addext", "basicConstraints=critical,CA:FALSE")
+            "-addext", f"subjectAltName=IP:{CONTROL},IP:{SERVICE}", "-addext", "basicConstraints=critical,CA:FALSE")
         run("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", self.accounts)
 
     def kubeconfig(self):

@@ -35,6 +35,7 @@ mod link;
 pub mod listen;
 pub mod matching;
 mod memory;
+mod memory_limit;
 pub mod netns;
 pub mod operator;
 pub mod outbox;

@@ -30,6 +30,8 @@ pub struct Connection {
     pub hold: bool,
     /// Quota of the member that has released the slot, while the other has not.
     pub kept: Option<Permit>,
+    /// In the domains of both ends.
+    pub _permits: Vec<Permit>,
 }
 
 /// Result of a release.
@@ -264,6 +266,7 @@ mod tests {
             released: [false; 2],
             hold: false,
             kept: None,
+            _permits: Vec::new(),
         }
     }
 

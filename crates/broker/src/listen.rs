@@ -1,5 +1,6 @@
 //! The broker's address: an abstract socket name, or a path.
 
+use crate::operator;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -7,7 +8,6 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use sidestep_abi::env::BROKER_PREFIX;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -92,7 +92,7 @@ pub struct Listener {
     pub socket: OwnedFd,
     path: Option<PathBuf>,
     /// Held for as long as the path is ours.
-    _lock: Option<OwnedFd>,
+    _lock: Option<Lock>,
 }
 
 impl Listener {
@@ -142,12 +142,17 @@ pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, ListenErr
     let in_use = || ListenError::InUse(address.clone());
     let lock = match address {
         Address::Abstract(_) => None,
-        Address::Path(path) => {
-            Some(lock_beside(path).map_err(|e| if e == Errno::AGAIN { in_use() } else { fail("lock", e) })?)
-        }
+        Address::Path(path) => Some(
+            Lock::take(&lock_path(address, path))
+                .map_err(|e| if e == Errno::AGAIN { in_use() } else { fail("lock", e) })?,
+        ),
     };
     let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(|e| fail("make a socket for", e))?;
     if let Address::Path(path) = address {
+        // A broker of another version may have locked another file.
+        if address.connect().is_ok() {
+            return Err(in_use());
+        }
         remove_stale(path)?;
     }
     let before = rustix::process::umask(Mode::from_raw_mode(0o177));
@@ -172,14 +177,43 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Locks the path, so that two brokers which start at once do not remove each other's socket.
-fn lock_beside(path: &Path) -> Result<OwnedFd, Errno> {
-    let mut name = path.as_os_str().as_bytes().to_vec();
-    name.extend_from_slice(b".lock");
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock = rustix::fs::open(name.as_slice(), flags, Mode::from_raw_mode(0o600))?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(lock)
+/// Where the lock for a path is: with the operator's socket. Pods have the directory of the path itself, in which one of them could
+/// keep a lock forever: that needs no right to write.
+fn lock_path(address: &Address, path: &Path) -> PathBuf {
+    let beside = || {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        PathBuf::from(name)
+    };
+    operator::private_directory().map_or_else(beside, |dir| dir.join(format!(".{}.lock", operator::name(address))))
+}
+
+/// The lock of a path, so that two brokers which start at once do not remove each other's socket. The file is removed on drop.
+struct Lock {
+    path: PathBuf,
+    _file: OwnedFd,
+}
+
+impl Lock {
+    fn take(path: &Path) -> Result<Lock, Errno> {
+        loop {
+            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            // Another broker may have removed it just before.
+            let ours = rustix::fs::fstat(&file)?.st_ino;
+            if rustix::fs::lstat(path).is_ok_and(|named| named.st_ino == ours) {
+                return Ok(Lock { path: path.to_owned(), _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is locked, so it is the own one.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Removes a socket that a killed broker left behind. Any other file is not removed.
@@ -235,6 +269,30 @@ mod tests {
     }
 
     #[test]
+    fn who_has_the_directory_of_the_path_keeps_no_broker_from_it() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("broker");
+        std::fs::write(dir.path().join("broker.lock"), "").expect("write");
+        // A pod has the directory by a read-only mount, which permits to lock what is in it.
+        let locked = [dir.path().to_owned(), dir.path().join("broker.lock")].map(|file| {
+            let file = rustix::fs::open(file, OFlags::RDONLY, Mode::empty()).expect("open");
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("lock");
+            file
+        });
+        let address = Address::Path(path);
+        let first = listen(&address, false).expect("nobody serves it");
+        assert!(listen(&address, false).err().expect("taken").to_string().contains("another broker"));
+        let lock = lock_path(&address, Path::new("/"));
+        assert!(lock.exists() && operator::is_private(lock.parent().expect("a directory"), own_uid()), "{lock:?}");
+        drop((first, locked));
+        assert!(!lock.exists(), "removed with the broker");
+    }
+
+    fn own_uid() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    #[test]
     fn errors_name_the_address() {
         assert_eq!(
             "broker".parse::<Address>().expect_err("neither").to_string(),
@@ -242,7 +300,7 @@ mod tests {
         );
         let nowhere = Address::Path("/nonexistent/broker".into());
         let error = listen(&nowhere, false).err().expect("no such directory");
-        let expected = "cannot lock /nonexistent/broker: No such file or directory (os error 2)";
+        let expected = "cannot bind /nonexistent/broker: No such file or directory (os error 2)";
         assert_eq!(chain(&error).to_string(), expected);
     }
 }

@@ -98,12 +98,21 @@ pub fn listen(address: &Address) -> Result<Listener, NoPlace> {
     Err(NoPlace(tried))
 }
 
-fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> {
+/// The directory for the operator's socket, which is made: the first that is possible.
+pub(crate) fn private_directory() -> Option<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    directories(uid).into_iter().find(|directory| make(directory, uid).is_ok())
+}
+
+fn make(directory: &Path, uid: u32) -> Result<(), Errno> {
     match rustix::fs::mkdir(directory, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(e) => return Err(e),
+        Ok(()) | Err(Errno::EXIST) => make_private(directory, uid),
+        Err(e) => Err(e),
     }
-    make_private(directory, uid)?;
+}
+
+fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> {
+    make(directory, uid)?;
     remove_stale(directory);
     // The socket gets its final name only when it listens. So a socket that does not listen under such a name is stale.
     let (path, new) = (directory.join(name), directory.join(format!(".{}-{name}", std::process::id())));

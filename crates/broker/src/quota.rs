@@ -10,11 +10,15 @@
 //! | descriptors | the limit of open files, less [`OWN_DESCRIPTORS`] |
 //! | mappings | vm.max_map_count, less [`OWN_MAPPINGS`] |
 //! | waiting offers | [`OFFERS`] |
+//! | connections with a slot | [`CONNECTIONS`] |
 //! | records that wait for a member to read | [`RECORDS`], besides [`FREE_RECORDS`](crate::outbox) of each member |
 //! | receiver threads | [`RECEIVERS`]: one for each domain |
 //!
 //! A member costs a descriptor and a mapping; each of its doorbells two descriptors; a link a descriptor and a mapping in
-//! the domain of either end, and a descriptor for each doorbell at either end.
+//! the domain of either end, and a descriptor for each doorbell at either end. A connection counts in the domain of either end.
+//!
+//! If the broker's control group has a limit of memory, as a container has, there is less of everything ([`SHARES`]): all domains
+//! together cannot make the kernel end the broker.
 
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
@@ -32,8 +36,47 @@ const OWN_MAPPINGS: usize = 4096;
 const DEFAULT_MAPPINGS: usize = 65530;
 const OFFERS: usize = 262_144;
 const RECORDS: usize = 262_144;
+const CONNECTIONS: usize = 1 << 20;
 /// Each receiver has a stack and three descriptors.
 pub const RECEIVERS: usize = 1024;
+
+/// Of limited memory, for the program itself and what is not counted.
+const OWN_MEMORY: u64 = 32 << 20;
+/// The rest is for these.
+const SHARES: Shares = Shares {
+    // The page, the socket, and 32 records that a member has not read; or the head of a link and the first of its slots.
+    mappings: Share { of_16: 8, bytes: 32 << 10 },
+    // A doorbell's eventfd is in a set, too.
+    descriptors: Share { of_16: 2, bytes: 512 },
+    offers: Share { of_16: 2, bytes: 512 },
+    records: Share { of_16: 1, bytes: 256 },
+    // With the words of its slot, which the broker is the first to touch.
+    connections: Share { of_16: 3, bytes: 1536 },
+};
+
+struct Shares {
+    mappings: Share,
+    descriptors: Share,
+    offers: Share,
+    records: Share,
+    connections: Share,
+}
+
+/// What part of the memory, in sixteenths, may be used for one resource, and what one of it takes at most: in the broker, and in
+/// the kernel on the broker's account.
+#[derive(Clone, Copy)]
+struct Share {
+    of_16: u64,
+    bytes: u64,
+}
+
+impl Share {
+    /// As many as there may be at all, and as there is memory for.
+    fn of(&self, memory: Option<u64>, at_all: usize) -> Arc<Budget> {
+        let fit = |memory: u64| memory.saturating_sub(OWN_MEMORY) / 16 * self.of_16 / self.bytes;
+        Budget::new(memory.map_or(at_all, |memory| at_all.min(fit(memory) as usize)))
+    }
+}
 
 /// Whether a domain that holds `held` may take `n` more of `limit`, of which `used` are in use.
 fn may_take(held: usize, n: usize, used: usize, limit: usize) -> bool {
@@ -117,6 +160,7 @@ pub struct Budgets {
     mappings: Arc<Budget>,
     offers: Arc<Budget>,
     records: Arc<Budget>,
+    connections: Arc<Budget>,
 }
 
 impl Budgets {
@@ -125,11 +169,17 @@ impl Budgets {
         let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX / 4, |n| n as usize);
         let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
         let mappings = mappings.and_then(|text| text.trim().parse().ok()).unwrap_or(DEFAULT_MAPPINGS);
+        Budgets::of(files, mappings, crate::memory_limit::of_this_process())
+    }
+
+    /// `memory`: its limit, if there is one.
+    fn of(files: usize, mappings: usize, memory: Option<u64>) -> Budgets {
         Budgets {
-            descriptors: Budget::new(files.saturating_sub(OWN_DESCRIPTORS)),
-            mappings: Budget::new(mappings.saturating_sub(OWN_MAPPINGS)),
-            offers: Budget::new(OFFERS),
-            records: Budget::new(RECORDS),
+            descriptors: SHARES.descriptors.of(memory, files.saturating_sub(OWN_DESCRIPTORS)),
+            mappings: SHARES.mappings.of(memory, mappings.saturating_sub(OWN_MAPPINGS)),
+            offers: SHARES.offers.of(memory, OFFERS),
+            records: SHARES.records.of(memory, RECORDS),
+            connections: SHARES.connections.of(memory, CONNECTIONS),
         }
     }
 }
@@ -141,13 +191,18 @@ pub struct Accounts {
     pub mappings: Arc<Account>,
     pub offers: Arc<Account>,
     pub records: Arc<Account>,
+    pub connections: Arc<Account>,
 }
 
 impl Accounts {
     pub fn new(budgets: &Budgets) -> Accounts {
-        let [descriptors, mappings, offers, records] =
-            [&budgets.descriptors, &budgets.mappings, &budgets.offers, &budgets.records].map(Account::new);
-        Accounts { descriptors, mappings, offers, records }
+        Accounts {
+            descriptors: Account::new(&budgets.descriptors),
+            mappings: Account::new(&budgets.mappings),
+            offers: Account::new(&budgets.offers),
+            records: Account::new(&budgets.records),
+            connections: Account::new(&budgets.connections),
+        }
     }
 }
 
@@ -191,6 +246,26 @@ mod tests {
         for (account, _) in &domains {
             assert!(account.held().abs_diff(2000) < 200, "{}", account.held());
         }
+    }
+
+    #[test]
+    fn all_that_can_be_taken_fits_into_limited_memory() {
+        for memory in [64, 256, 512, 4096].map(|mib: u64| mib << 20) {
+            let all = Budgets::of(1 << 20, 65_530, Some(memory));
+            let taken = [
+                (&all.mappings, SHARES.mappings),
+                (&all.descriptors, SHARES.descriptors),
+                (&all.offers, SHARES.offers),
+                (&all.records, SHARES.records),
+                (&all.connections, SHARES.connections),
+            ];
+            let bytes: u64 = taken.iter().map(|(budget, share)| budget.limit as u64 * share.bytes).sum();
+            assert!(bytes <= memory - OWN_MEMORY, "{bytes} of {memory}");
+            assert!(taken.iter().all(|(budget, _)| budget.limit >= 256), "{all:?}");
+        }
+        let all = Budgets::of(1 << 20, 65_530, None);
+        assert_eq!((all.offers.limit, all.mappings.limit), (OFFERS, 65_530 - OWN_MAPPINGS));
+        assert_eq!(Budgets::of(1 << 20, 65_530, Some(1)).mappings.limit, 0, "no memory at all");
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub use crate::reload::Reload;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
+use rustix::net::{SocketFlags, sockopt};
 use rustix::process::{Resource, Rlimit};
 use rustix::time::Timespec;
 use sidestep_error::chain;
@@ -26,6 +26,10 @@ const RELOADED: u64 = 4;
 const SWEEP: Duration = Duration::from_millis(100);
 /// Pause after a connection could not be accepted for a reason that may last.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Half of what the kernel may keep of the broker's records for a process that does not read them: some twenty records. It counts as the
+/// broker's memory, and further ones in the process's domain.
+const UNREAD: usize = 8192;
 
 /// Requests from outside.
 pub struct Signals {
@@ -162,7 +166,9 @@ impl Server {
             let Some(listener) = listener else {
                 return;
             };
-            match rustix::net::accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let accepted = rustix::net::accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+                .and_then(|socket| sockopt::set_socket_send_buffer_size(&socket, UNREAD).map(|()| socket));
+            match accepted {
                 Ok(socket) if whose == MEMBERS => self.broker.connected(socket),
                 Ok(socket) => self.broker.operator_connected(socket),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}

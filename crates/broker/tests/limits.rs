@@ -341,3 +341,27 @@ fn allow(users: &[u32]) -> tempfile::NamedTempFile {
     std::fs::write(file.path(), format!("[[allow]]\nuids = {users:?}\n")).expect("write");
     file
 }
+
+/// The kernel counts records that wait in a socket as the memory of their sender, which is the broker.
+#[test]
+fn what_a_member_leaves_unread_takes_little_of_the_kernels_memory() {
+    const ASKED: u64 = 100;
+    let broker = Daemon::start(&[]);
+    let (silent, other) = (FakeMember::join(&broker.address, 4096), FakeMember::join(&broker.address, 4096));
+    for arg in 0..ASKED {
+        silent.send(Msg { arg, ..Msg::new(Kind::Settle) }, None);
+        // One thread reads both, so each question has an answer of its own.
+        other.send(Msg { arg, ..Msg::new(Kind::Settle) }, None);
+        other.expect(Kind::Settled);
+    }
+    broker.stop();
+    let waiting = std::iter::from_fn(|| match wire::receive(silent.socket.as_fd()) {
+        Incoming::Record(record) => Some(record),
+        _ => None,
+    });
+    let waiting = waiting.count();
+    assert!((1..=40).contains(&waiting), "{waiting} records wait in the socket");
+    broker.go_on();
+    let left = ASKED as usize - waiting;
+    (0..left).for_each(|_| drop(silent.expect(Kind::Settled)));
+}

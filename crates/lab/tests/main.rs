@@ -6,6 +6,7 @@ mod common;
 mod compare;
 mod demo;
 mod docs;
+mod kube;
 mod loads;
 mod mesh;
 mod meter;

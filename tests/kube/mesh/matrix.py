@@ -29,7 +29,7 @@ def make(world, calls):
     seen = {}
     for call in calls:
         own = mark()
-        request = {"kind": call.kind, "host": address(call.to, services), "port": call.port, "path": call.path,
+        request = {"kind": call.kind, "host": address(call.to, services, world), "port": call.port, "path": call.path,
                    "called": call.called, "mark": own, "times": call.times, "patience": PATIENCE_SECONDS}
         caller = world.caller if call.who == NODE else world.pods[call.who].caller
         answer = caller.ask(request)
@@ -39,13 +39,17 @@ def make(world, calls):
         # The address of a Service is replaced by its name, since the API server chooses the address.
         named = {address: name for name, address in services.items()}
         answer["outcomes"] = [named.get(outcome, outcome) for outcome in answer["outcomes"]]
+        # Likewise that of a pod where it is chosen for it.
+        expected = {world.address_of(place): place.address for place in places.PLACES.values()}
+        for one in answer["answers"]:
+            one["source"] = expected.get(one["source"], one["source"])
         seen[call.name] = sight(answer, own in marks)
     return seen
 
 
-def address(to, services):
+def address(to, services, world):
     if isinstance(to, places.Place):
-        return to.address
+        return world.address_of(to)
     return services[to[1]] if isinstance(to, tuple) else to
 
 

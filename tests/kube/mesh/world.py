@@ -69,6 +69,9 @@ class World:
                              self.env)
         self.caller.answer()
 
+    def address_of(self, place):
+        return place.address
+
     def meshed(self):
         return [pod for pod in self.pods.values() if pod.place.is_meshed]
 

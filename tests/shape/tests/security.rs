@@ -19,6 +19,7 @@ fn holds(file: &str, name: &str) -> bool {
     let Ok(source) = std::fs::read_to_string(path(file)) else { return false };
     match Path::new(file).extension().and_then(|e| e.to_str()) {
         Some("py") if file.starts_with("tests/hosts/") => is_case(&source, name),
+        Some("py") if file.starts_with("tests/cluster/") => source.contains(&format!("\ndef {name}(cluster, checks)")),
         Some("py") => name.starts_with("test_") && source.contains(&format!("\ndef {name}(case)")),
         Some("rs") if file.starts_with("tests/hostile/") => source.contains(&format!("Reason::{name}")),
         Some("rs") => is_test(&source, name),

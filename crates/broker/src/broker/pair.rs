@@ -5,6 +5,7 @@ use crate::addr::Endpoint;
 use crate::link::Connection;
 use crate::matching::{Offer, Ticket};
 use crate::proof::SocketFacts;
+use crate::quota::Permit;
 use crate::trust::Who;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
@@ -57,6 +58,7 @@ impl Broker {
         if !self.may_share_more(id) {
             return Err(Reason::Memory);
         }
+        let permits = self.permits_of_connection(id)?;
         let link = self.links.get_mut(&id).ok_or(Reason::Memory)?;
         let [first, second] = both;
         let ends = if link.members == members { [first, second] } else { [second, first] };
@@ -69,6 +71,7 @@ impl Broker {
             released: [false; 2],
             hold: false,
             kept: None,
+            _permits: permits,
         };
         let slot = link.claim(connection).ok_or(Reason::Memory)?;
         self.apply_hold(id, slot);
@@ -80,5 +83,16 @@ impl Broker {
             self.tell_of_slot(end.ticket.member, id, msg);
         }
         Ok(())
+    }
+
+    /// Quota for one more connection of the link, in the domains of its two ends.
+    fn permits_of_connection(&self, link: u32) -> Result<Vec<Permit>, Reason> {
+        let [one, other] = self.links.get(&link).ok_or(Reason::Memory)?.scopes;
+        let claim = |scope| self.receivers.get(&scope).and_then(|receiver| receiver.accounts.connections.claim(1));
+        let mut permits = vec![claim(one).ok_or(Reason::Memory)?];
+        if one != other {
+            permits.push(claim(other).ok_or(Reason::Memory)?);
+        }
+        Ok(permits)
     }
 }

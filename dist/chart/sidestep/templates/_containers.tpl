@@ -58,13 +58,16 @@
     {{- end }}
   ports:
     - {name: metrics, containerPort: {{ .Values.metrics.port }}, hostPort: {{ .Values.metrics.port }}}
+  # A busy node answers late: that is no reason to start anything again.
   livenessProbe:
     httpGet: {path: /healthz, port: metrics{{ include "sidestep.probeHost" . }}}
     periodSeconds: 10
+    timeoutSeconds: 5
     failureThreshold: 6
   readinessProbe:
     httpGet: {path: /readyz, port: metrics{{ include "sidestep.probeHost" . }}}
     periodSeconds: 5
+    timeoutSeconds: 5
   # Those of sidestep-agent.service; sidestep-agent(8) says what each is for.
   securityContext: {{- include "sidestep.rights" (list "BPF" "NET_ADMIN" "NET_BROADCAST" "PERFMON" "SYS_ADMIN" "SYS_PTRACE") | nindent 4 }}
   resources: {{- toYaml .Values.agent.resources | nindent 4 }}
@@ -135,6 +138,7 @@
   livenessProbe:
     httpGet: {path: /healthz, port: nri-metrics{{ include "sidestep.probeHost" . }}}
     periodSeconds: 10
+    timeoutSeconds: 5
     failureThreshold: 6
   # It looks at entrypoints by /proc/PID/root, whoever owns the files.
   securityContext: {{- include "sidestep.rights" (list "DAC_READ_SEARCH" "SYS_PTRACE") | nindent 4 }}
@@ -166,11 +170,13 @@
   livenessProbe:
     httpGet: {path: /healthz, port: rings-metrics{{ include "sidestep.probeHost" . }}}
     periodSeconds: 10
+    timeoutSeconds: 5
     failureThreshold: 6
   # The broker answers.
   readinessProbe:
     httpGet: {path: /metrics, port: rings-metrics{{ include "sidestep.probeHost" . }}}
     periodSeconds: 10
+    timeoutSeconds: 5
   securityContext: {{- include "sidestep.rights" list | nindent 4 }}
   resources: {{- toYaml .Values.metrics.ringsResources | nindent 4 }}
   volumeMounts:
