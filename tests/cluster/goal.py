@@ -20,7 +20,7 @@ PEERS = Path(__file__).resolve().parent / "peers"
 CONNECTIONS, REQUESTS = 8, 12_000
 DIGEST = hashlib.sha256(shop.BODY).hexdigest()
 SHARE = 0.95
-START_SECONDS, END_SECONDS, HEARD_SECONDS = 60, 300, 15
+START_SECONDS, END_SECONDS, HEARD_SECONDS, CLEAN_SECONDS = 60, 300, 15, 30
 ENROLLED = {shop.LABEL: "enabled"}
 SENT, RECEIVED = ('sidestep_{}_bytes_total{{carrier="ring"}}'.format(way) for way in ("sent", "received"))
 
@@ -138,7 +138,10 @@ def uninstall(cluster, checks):
         checks.check(seen["requests"] > 0 and not seen["failures"], f"requests during the removal: {seen}")
     checks.check(cluster.api.get(DAEMONSET) is None, "the DaemonSet is still there")
     for node in cluster.nodes:
-        wait.until(lambda node=node: not left_on(node), f"{node.name} to be clean: {left_on(node)}", 30)
+        try:
+            wait.until(lambda node=node: not left_on(node), f"{node.name} to be clean", CLEAN_SECONDS)
+        except Failure:
+            checks.check(False, f"{node.name} is not clean: {left_on(node)}")
     roles = cluster.api.ask("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=helm.sh/chart")
     checks.check(not roles["items"], f"roles are left: {roles['items']}")
 

@@ -40,6 +40,7 @@ pub mod netns;
 pub mod operator;
 pub mod outbox;
 mod parking;
+mod private;
 pub mod proof;
 mod quota;
 mod raw;

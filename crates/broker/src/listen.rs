@@ -1,6 +1,6 @@
 //! The broker's address: an abstract socket name, or a path.
 
-use crate::operator;
+use crate::private;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -142,10 +142,9 @@ pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, ListenErr
     let in_use = || ListenError::InUse(address.clone());
     let lock = match address {
         Address::Abstract(_) => None,
-        Address::Path(path) => Some(
-            Lock::take(&lock_path(address, path))
-                .map_err(|e| if e == Errno::AGAIN { in_use() } else { fail("lock", e) })?,
-        ),
+        Address::Path(path) => {
+            Some(Lock::take(&lock_path(path)).map_err(|e| if e == Errno::AGAIN { in_use() } else { fail("lock", e) })?)
+        }
     };
     let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(|e| fail("make a socket for", e))?;
     if let Address::Path(path) = address {
@@ -179,13 +178,14 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
 
 /// Where the lock for a path is: with the operator's socket. Pods have the directory of the path itself, in which one of them could
 /// keep a lock forever: that needs no right to write.
-fn lock_path(address: &Address, path: &Path) -> PathBuf {
+fn lock_path(path: &Path) -> PathBuf {
     let beside = || {
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
         PathBuf::from(name)
     };
-    operator::private_directory().map_or_else(beside, |dir| dir.join(format!(".{}.lock", operator::name(address))))
+    let name = || private::name_of(&path.display().to_string(), &private::real(path).display().to_string());
+    private::directory().map_or_else(beside, |dir| dir.join(format!(".{}.lock", name())))
 }
 
 /// The lock of a path, so that two brokers which start at once do not remove each other's socket. The file is removed on drop.
@@ -279,11 +279,11 @@ mod tests {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).expect("lock");
             file
         });
-        let address = Address::Path(path);
+        let address = Address::Path(path.clone());
         let first = listen(&address, false).expect("nobody serves it");
         assert!(listen(&address, false).err().expect("taken").to_string().contains("another broker"));
-        let lock = lock_path(&address, Path::new("/"));
-        assert!(lock.exists() && operator::is_private(lock.parent().expect("a directory"), own_uid()), "{lock:?}");
+        let lock = lock_path(&path);
+        assert!(lock.exists() && private::is_private(lock.parent().expect("a directory"), own_uid()), "{lock:?}");
         drop((first, locked));
         assert!(!lock.exists(), "removed with the broker");
     }

@@ -4,29 +4,15 @@
 //! need not be configured.
 
 use crate::listen::{Address, Listener};
+pub use crate::private::{directories, is_private};
+use crate::private::{make, name_of, real};
 use crate::raw::sock;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Directory for a broker of root.
-const OF_ROOT: &str = "/run/sidestep-operator";
-/// Most readable characters of the address in the name of the socket.
-const READABLE: usize = 32;
-
-/// Directories for the socket of this user's broker, best first. Each counts only if nobody but the user can enter it.
-pub fn directories(uid: u32) -> Vec<PathBuf> {
-    let own = rustix::process::geteuid().as_raw() == uid;
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| own && dir.is_absolute());
-    let known = PathBuf::from(format!("/run/user/{uid}"));
-    let of_root = (uid == 0).then(|| PathBuf::from(OF_ROOT));
-    let of_user = [runtime, Some(known)].into_iter().flatten().map(|dir| dir.join("sidestep"));
-    of_root.into_iter().chain(of_user).chain([PathBuf::from(format!("/tmp/sidestep-{uid}"))]).collect()
-}
 
 /// Name of the socket of the broker at this address: a readable part, and a hash.
 pub fn name(address: &Address) -> String {
@@ -35,45 +21,12 @@ pub fn name(address: &Address) -> String {
         Address::Abstract(name) => format!("@{name} {}", own_namespace()),
         Address::Path(path) => real(path).display().to_string(),
     };
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-    let readable: String = address.to_string().trim_start_matches(['/', '@']).chars().map(plain).collect();
-    let tail = &readable[readable.len().saturating_sub(READABLE)..];
-    format!("{tail}-{:016x}", fnv1a(text.as_bytes()))
-}
-
-/// The canonical path: a directory may have several names.
-fn real(path: &Path) -> PathBuf {
-    let directory = path.parent().and_then(|dir| std::fs::canonicalize(dir).ok());
-    directory.zip(path.file_name()).map_or_else(|| path.to_owned(), |(dir, name)| dir.join(name))
+    name_of(&address.to_string(), &text)
 }
 
 fn own_namespace() -> u64 {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
     socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok()).unwrap_or(0)
-}
-
-/// Fowler, Noll and Vo's hash. It need not resist attacks: only the owner of the directory chooses names there.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// Whether only this user can enter the directory.
-pub fn is_private(directory: &Path, uid: u32) -> bool {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::PATH;
-    let stat = rustix::fs::open(directory, flags, Mode::empty()).and_then(rustix::fs::fstat);
-    stat.is_ok_and(|stat| stat.st_uid == uid && stat.st_mode & 0o077 == 0)
-}
-
-/// Makes a directory of ours private that others may enter: the kubelet makes directories of the host so. If others may write to it,
-/// what is in it may be theirs, and it is refused.
-fn make_private(directory: &Path, uid: u32) -> Result<(), Errno> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-    let opened = rustix::fs::open(directory, flags, Mode::empty())?;
-    let stat = rustix::fs::fstat(&opened)?;
-    if stat.st_uid != uid || stat.st_mode & 0o022 != 0 {
-        return Err(Errno::PERM);
-    }
-    if stat.st_mode & 0o077 == 0 { Ok(()) } else { rustix::fs::fchmod(&opened, Mode::RWXU) }
 }
 
 /// No directory is suitable for the operator's socket: the directories that were tried, each with its error.
@@ -96,19 +49,6 @@ pub fn listen(address: &Address) -> Result<Listener, NoPlace> {
         }
     }
     Err(NoPlace(tried))
-}
-
-/// The directory for the operator's socket, which is made: the first that is possible.
-pub(crate) fn private_directory() -> Option<PathBuf> {
-    let uid = rustix::process::geteuid().as_raw();
-    directories(uid).into_iter().find(|directory| make(directory, uid).is_ok())
-}
-
-fn make(directory: &Path, uid: u32) -> Result<(), Errno> {
-    match rustix::fs::mkdir(directory, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => make_private(directory, uid),
-        Err(e) => Err(e),
-    }
 }
 
 fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> {
@@ -159,19 +99,22 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn name_of(address: &str) -> String {
+    fn named(address: &str) -> String {
         name(&address.parse().expect("an address"))
     }
 
     #[test]
     fn names_can_be_read_and_differ() {
-        assert!(name_of("@sidestep-1000").starts_with("sidestep-1000-"), "{}", name_of("@sidestep-1000"));
-        assert!(name_of("/run/sidestep/broker").starts_with("run_sidestep_broker-"));
+        assert!(named("@sidestep-1000").starts_with("sidestep-1000-"), "{}", named("@sidestep-1000"));
+        assert!(named("/run/sidestep/broker").starts_with("run_sidestep_broker-"));
         let many =
             ["@a/b", "@a_b", "/a/b", "/a_b", "@b", &format!("/{}", "x".repeat(90)), &format!("/{}", "x".repeat(91))];
-        let names: std::collections::BTreeSet<_> = many.iter().map(|address| name_of(address)).collect();
+        let names: std::collections::BTreeSet<_> = many.iter().map(|address| named(address)).collect();
         assert_eq!(names.len(), many.len(), "{names:?}");
-        assert!(names.iter().all(|name| name.len() <= READABLE + 17 && !name.contains('/')), "{names:?}");
+        assert!(
+            names.iter().all(|name| name.len() <= crate::private::READABLE + 17 && !name.contains('/')),
+            "{names:?}"
+        );
     }
 
     #[test]
