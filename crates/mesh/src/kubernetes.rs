@@ -227,6 +227,8 @@ pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
     }
     let mut left = Vec::new();
     endpoints.retain(|endpoint| is_one_machine(endpoint.address, &mut left));
+    // A large cluster has hundreds of thousands, and the vector has grown by doubling.
+    endpoints.shrink_to_fit();
     let weights = weights(&from.metadata, &mut left);
     let service = service.as_str().into();
     Ok(Some(Object::Slice(Slice { name, service, ports: slice_ports(from)?, endpoints, weights, left })))

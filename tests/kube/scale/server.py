@@ -3,7 +3,7 @@
 import http.client
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from testkit import procfs
 from testkit.failure import Failure
@@ -18,14 +18,18 @@ READS = ("LIST", "WATCH", "GET")
 @dataclass(frozen=True)
 class Load:
     requests: float = 0
+    list_bytes: float = 0
     watch_events: float = 0
     watch_event_bytes: float = 0
     bytes_received: float = 0
     bytes_sent: float = 0
     server_cpu_seconds: float = 0
+    # How many there are. Each is told all events; one is the server's own.
+    watches: float = 0
 
     def since(self, before):
-        return Load(*(getattr(self, field.name) - getattr(before, field.name) for field in fields(self)))
+        return replace(Load(*(getattr(self, field.name) - getattr(before, field.name) for field in fields(self))),
+                       watches=self.watches)
 
     def figures(self):
         """Bytes are those of the node's device."""
@@ -37,13 +41,18 @@ def look(testbed, world):
     plane = testbed.control_plane
     lines = metrics(plane.api)
     node = json.loads(world.namespaces["node"].ip("-s -j link show control"))[0]["stats64"]
-    slices = [(name, value) for name, labels, value in lines if "EndpointSlice" in labels.get("kind", "")
-              or labels.get("resource") == "endpointslices"]
+
+    def total(name, **wanted):
+        wanted = {key: values if isinstance(values, tuple) else (values,) for key, values in wanted.items()}
+        return sum(value for found, labels, value in lines if found == name
+                   and all(labels.get(key) in values for key, values in wanted.items()))
+
     return Load(
-        requests=sum(value for name, labels, value in lines if name == "apiserver_request_total"
-                     and labels.get("resource") in RESOURCES and labels.get("verb") in READS),
-        watch_events=sum(value for name, value in slices if name == "apiserver_watch_events_total"),
-        watch_event_bytes=sum(value for name, value in slices if name == "apiserver_watch_events_sizes_sum"),
+        requests=total("apiserver_request_total", resource=RESOURCES, verb=READS),
+        list_bytes=total("apiserver_response_sizes_sum", resource=RESOURCES, verb="LIST"),
+        watch_events=total("apiserver_watch_events_total", resource="endpointslices"),
+        watch_event_bytes=total("apiserver_watch_events_sizes_sum", resource="endpointslices"),
+        watches=total("apiserver_longrunning_requests", resource="endpointslices", verb="WATCH"),
         bytes_received=node["rx"]["bytes"], bytes_sent=node["tx"]["bytes"],
         server_cpu_seconds=procfs.cpu_seconds(plane.api_server.pid))
 

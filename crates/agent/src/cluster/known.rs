@@ -200,6 +200,7 @@ impl Kind {
             Step::End => {
                 let known = self.told.union(&self.invalid);
                 let gone: BTreeSet<Key> = known.filter(|key| !self.listed.contains(*key)).cloned().collect();
+                self.listed.clear();
                 gone.into_iter().try_for_each(|key| self.delete(key, sink))?;
                 self.heard = Heard::List;
                 Ok(())

@@ -15,7 +15,8 @@ impl Reconciler {
         let before = self.ports.remove(name).into_iter().flatten();
         let mut before: HashMap<Arc<PortKey>, Programmed> = before.map(|port| (port.key.clone(), port)).collect();
         self.problems.remove(name);
-        let mut ports: Vec<Programmed> = Vec::new();
+        // Most Services have one table, and a vector that grows by itself has room for four.
+        let mut ports: Vec<Programmed> = Vec::with_capacity(wanted.len());
         for table in wanted {
             let old = before.remove(&table.key);
             ports.extend(self.plan_port(table, old));
