@@ -1,4 +1,6 @@
-//! Requests to rtnetlink(7) about the network namespace of the calling thread.
+//! Requests to rtnetlink(7) and to netfilter about the network namespace of the calling thread.
+
+pub mod netfilter;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -16,9 +18,7 @@ const HEADER: usize = 16;
 ///
 /// The kernel's.
 pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
+    let socket = open(NETLINK_ROUTE)?;
     let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
     message.header.flags = flags | NLM_F_REQUEST | NLM_F_ACK;
     message.finalize();
@@ -27,12 +27,19 @@ pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Route
     socket.send(&bytes, 0)?;
     let mut found = Vec::new();
     loop {
-        // Connected to the kernel: nobody else's messages arrive.
         let (datagram, _) = socket.recv_from_full()?;
         if parse(&datagram, &mut found)? == Rest::None {
             return Ok(found);
         }
     }
+}
+
+/// A socket that is connected to the kernel: nobody else's messages arrive.
+fn open(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
 }
 
 /// Whether more datagrams follow.
