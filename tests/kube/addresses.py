@@ -4,6 +4,8 @@
      |  |
      |  here  10.244.1.8/29: pods of this node
     pod       10.244.1.2: who asks, and a backend itself
+
+Who asks besides: `outside` 10.252.0.2, a host beyond a device of the node; `remote` 10.244.8.2, a pod of another node.
 """
 
 NODE_NAME = "n1"
@@ -32,12 +34,28 @@ HERE = {4: [f"10.244.1.{n}" for n in range(10, 14)], 6: [f"fd00:244:1::{n}" for 
 HERE_NETWORK = {4: "10.244.1.8/29", 6: "fd00:244:1::10/124"}
 AWAY = {4: [f"10.244.9.{n}" for n in range(10, 16)], 6: [f"fd00:244:9::{n}" for n in range(10, 16)]}
 
+# The network between the node and a host outside of the cluster; a pod of another node that calls this one.
+OUTSIDE_NODE = {4: "10.252.0.1", 6: "fd00:252::1"}
+OUTSIDE = {4: "10.252.0.2", 6: "fd00:252::2"}
+REMOTE = {4: "10.244.8.2", 6: "fd00:244:8::2"}
+
 BACKEND_PORTS = (8080, 8081, 9090)
 
 
 def backends(family):
     """Every address of a family at which backends listen."""
     return [POD[family], NODE[family], *HERE[family], *AWAY[family]]
+
+
+def of_client(who):
+    """The addresses from which an asker's packets come, if they keep their source."""
+    return {"outside": OUTSIDE, "remote": REMOTE, "guest": POD}[who].values()
+
+
+def is_of_node(address):
+    """Whether the node may use it as a source."""
+    own = [address for of_family in (NODE, SECOND, GATEWAY, OUTSIDE_NODE) for address in of_family.values()]
+    return address in own or address.startswith("fe80:")
 
 
 def length(family):

@@ -1,5 +1,6 @@
 """A node whose Services are implemented by Sidestep's agent."""
 
+import os
 import subprocess
 
 from kube import addresses as at
@@ -10,6 +11,8 @@ from testkit.bpffs import BpfFileSystem
 from testkit.commands import run
 
 STOP_SECONDS = 30
+# Cargo's profile whose programs are tested; `debug` is built faster.
+PROFILE = os.environ.get("SIDESTEP_TEST_PROFILE", "release")
 
 
 class Agent(World):
@@ -17,14 +20,14 @@ class Agent(World):
 
     def __init__(self, *of_world):
         super().__init__(*of_world)
-        self.program = paths.TARGET / "release" / "sidestep"
+        self.program = paths.TARGET / PROFILE / "sidestep"
         self.bpffs = BpfFileSystem(self.directory / "bpf")
         self.pins = self.bpffs.pins
         self.socket = self.directory / "agent.sock"
         self.cgroup = cgroups.of_this_run(SIDESTEP)
 
     def build(self):
-        paths.built("release", "sidestep", "sidestep-agent")
+        paths.built(PROFILE, "sidestep", "sidestep-agent")
         super().build()
         self.bpffs.mount()
 
@@ -33,7 +36,8 @@ class Agent(World):
 
     def start_services(self):
         command = [self.program, "agent", "--kubeconfig", self.control_plane.kubeconfig, "--node-name", at.NODE_NAME,
-                   "--cgroup", self.cgroup.path, "--pins", self.pins, "--socket", self.socket, "--metrics", "off"]
+                   "--cgroup", self.cgroup.path, "--pins", self.pins, "--socket", self.socket, "--metrics", "off",
+                   "--replace-kube-proxy", "--cluster-cidr", ",".join(at.POD_NETWORKS)]
         self.services = self.start_process("agent", self.namespaces["node"].around(command))
 
     def end_services(self):

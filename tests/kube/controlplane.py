@@ -14,7 +14,7 @@ from testkit.process import Process
 
 BRIDGE = "br0"
 ETCD = "http://127.0.0.1:2379"
-START_SECONDS = 120
+START_SECONDS = 300
 # Where pods find the API server.
 SERVICE = next(ipaddress.ip_network(SERVICE_NETWORKS[0]).hosts())
 # Only the controllers that the tests need: slices are made from Pods, and namespaces can be used at once.

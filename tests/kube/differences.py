@@ -17,6 +17,14 @@ SILENCE = frozenset({"timeout"})
 FORBIDDEN = frozenset({"EPERM"})
 
 
+# Whose calls Sidestep sees at the socket. What others send it sees as packets only, as kube-proxy does.
+BY_SOCKET = ("pod", "node")
+
+
+def is_by_socket(probe):
+    return probe.who in BY_SOCKET
+
+
 def is_udp_on_node(probe):
     return probe.who == "node" and probe.how.startswith("udp")
 
@@ -28,9 +36,10 @@ def is_external(probe):
 DIFFERENCES = [
     Difference(
         "source-ranges",
-        "A Service with loadBalancerSourceRanges: kube-proxy filters packets by their source. Sidestep does not serve "
-        "the load balancer's addresses of such a Service, and reports that.",
-        lambda probe, expected: probe.filtered,
+        "A Service with loadBalancerSourceRanges, used on the node itself: kube-proxy filters packets by their source. "
+        "Sidestep leaves sockets that dial the load balancer's address to the kernel, and translates packets only at "
+        "the node's devices.",
+        lambda probe, expected: probe.filtered and probe.who == "node",
         {SIDESTEP: SILENCE}),
     Difference(
         "local-without-local-udp-on-node",
@@ -42,7 +51,7 @@ DIFFERENCES = [
         "local-without-local",
         "A Service with traffic policy Local whose endpoints are all on other nodes: kube-proxy drops the packets, so "
         "that programs wait for their timeout. Sidestep refuses at once.",
-        lambda probe, expected: expected.verdict == "dropped",
+        lambda probe, expected: expected.verdict == "dropped" and is_by_socket(probe) and not probe.filtered,
         {SIDESTEP: REFUSED}),
     Difference(
         "external-without-endpoints-udp-on-node",
@@ -67,7 +76,8 @@ DIFFERENCES = [
         "sendto-without-endpoints",
         "sendto() on an unconnected UDP socket to a Service without endpoints: kube-proxy rejects the packet, which "
         "the kernel does not report to such a socket. With Sidestep sendto() fails with ECONNREFUSED.",
-        lambda probe, expected: expected.verdict == "refused" and "sendto" in probe.how and probe.is_service,
+        lambda probe, expected: (expected.verdict == "refused" and "sendto" in probe.how and probe.is_service
+                                 and is_by_socket(probe)),
         {SIDESTEP: REFUSED, NFTABLES: SILENCE, IPTABLES: SILENCE}),
     Difference(
         "loopback-nodeport",
@@ -116,5 +126,5 @@ def expected_by(kind, probe, expected):
     else:
         words, is_sticky = in_words(expected), expected.sticky
     # The kernel does not report a refused packet to an unconnected socket.
-    is_by_packet = kind != SIDESTEP or not probe.is_service
+    is_by_packet = kind != SIDESTEP or not probe.is_service or not is_by_socket(probe)
     return (SILENCE if words == REFUSED and "sendto" in probe.how and is_by_packet else words), is_sticky

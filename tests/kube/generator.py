@@ -24,7 +24,7 @@ MOOD_WEIGHTS = {"ready": 6, "unsaid": 1, "mixed": 4, "draining": 2, "down": 1}
 # Zones and nodes in the endpoints' hints.
 HINTS = {"none": [None], "zones": [at.ZONE, at.OTHER_ZONE], "far": [at.OTHER_ZONE], "some": [at.ZONE, None]}
 HINT_WEIGHTS = {"none": 6, "zones": 3, "far": 1, "some": 1}
-SOURCE_RANGES = {True: ["10.244.0.0/16", "10.251.0.0/24", "fd00::/16"], False: ["198.51.100.0/24", "2001:db8:5::/48"]}
+SOURCE_RANGES = {True: ["10.244.0.0/16", "10.251.0.0/24", "10.252.0.0/24", "fd00::/16"], False: ["198.51.100.0/24", "2001:db8:5::/48"]}
 
 
 class Generator:

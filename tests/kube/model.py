@@ -68,16 +68,34 @@ def addressed(service):
             yield "balancer", entry["ip"]
 
 
-def expected(spec, frontend):
-    """The result for programs on the node."""
+def expected(spec, frontend, is_external=False):
+    """The result for programs on the node and for pods, or for senders outside of the cluster."""
     candidates = endpoints(spec.slices, frontend)
     near, mine = everywhere(candidates), of_this_node(candidates)
     rules = spec.service["spec"]
-    local_only = frontend.kind == "cluster" and rules.get("internalTrafficPolicy") == "Local"
+    if frontend.kind == "cluster":
+        local_only = rules.get("internalTrafficPolicy") == "Local"
+    else:
+        local_only = is_external and rules.get("externalTrafficPolicy") == "Local"
     chosen = mine if local_only else near
     if chosen:
         return Expected("served", frozenset(c.name for c in chosen), rules.get("sessionAffinity") == "ClientIP")
     return DROPPED if local_only and any(c.ready or c.draining for c in candidates) else REFUSED
+
+
+def keeps_source(spec, frontend, is_external):
+    """Whether a backend sees the address of the client that sent a packet. Else it sees an address of the node."""
+    if frontend.kind == "cluster":
+        return not is_external
+    return spec.service["spec"].get("externalTrafficPolicy") == "Local"
+
+
+def health(spec):
+    """What the healthCheckNodePort answers: a status, and the number of ready endpoints on this node."""
+    mine = {endpoint["addresses"][0] for piece in spec.slices if piece["addressType"] == "IPv4" and piece.get("ports")
+            for endpoint in piece.get("endpoints") or ()
+            if endpoint.get("nodeName") == at.NODE_NAME and endpoint.get("conditions", {}).get("ready", True)}
+    return f"health: {200 if mine else 503} {len(mine)}"
 
 
 def drops_external(spec, frontend):

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kube import build, controllers, feed, mesh, outage, scale, semantics
+from kube import build, conformance, controllers, feed, mesh, outage, scale, semantics
 from kube.checks import Checks
 from kube.kube_proxy import MODES
 from kube.testbed import Testbed
@@ -31,7 +31,8 @@ from testkit.console import say
 from testkit.failure import Failure
 
 # In this order: `feed` is last because it leaves many objects behind.
-PARTS = {"semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage, "feed": feed}
+PARTS = {"conformance": conformance, "semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage,
+         "feed": feed}
 # A part by itself, if it is asked for.
 ALONE = {"scale": scale}
 SEEDS = 1_000_000

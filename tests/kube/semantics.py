@@ -55,16 +55,21 @@ def compare(testbed, pairs, specs, checks, explained):
 def ask(world, who, asked, checks):
     """The results of the probes. kube-proxy is probed again after an unexpected result: conntrack sometimes has an old
     entry for a source port that is used again. Sidestep gets no second try."""
-    answers = world.probe(who, [asking.as_request(*pair) for pair in asked])
+    answers = probe(world, who, asked)
     if world.kind == SIDESTEP:
         return answers
     strange = [i for i, (probe, says) in enumerate(asked)
                if not is_as_wanted(answers[i], *expected_by(world.kind, probe, says))]
-    for i, again in zip(strange, world.probe(who, [asking.as_request(*asked[i]) for i in strange])):
+    for i, again in zip(strange, probe(world, who, [asked[i] for i in strange])):
         answers[i] = again
     name = f"{world.kind}: probes asked again"
     checks.figures[name] = checks.figures.get(name, 0) + len(strange)
     return answers
+
+
+def probe(world, who, asked):
+    answers = world.probe(who, [asking.as_request(*pair) for pair in asked])
+    return [asking.in_words(one, answer) for (one, _), answer in zip(asked, answers)]
 
 
 def compare_one(probe, says, seen, specs, checks, explained):
@@ -90,11 +95,16 @@ def compare_affinity(kind, asked, checks):
         # At these addresses the client has another source address.
         is_other_client = probe.place in ("loopback", "second")
         if says.sticky and probe.is_service and not probe.filtered and not is_other_client and len(outcomes) == 1:
-            groups.setdefault((probe.who, probe.group), {}).setdefault(next(iter(outcomes)), []).append(probe)
+            groups.setdefault((probe.who, probe.group), {}).setdefault(backend_of(outcomes), []).append(probe)
     for (who, _), answers in groups.items():
         checks.check(len(answers) == 1, lambda who=who, answers=answers: "\n     ".join(
             [f"{kind}: one client ({who}) has several backends of one port with affinity:",
              *(f"{backend} at {probe}" for backend, probes in answers.items() for probe in probes)]))
+
+
+def backend_of(outcomes):
+    """The only one, without the source that it saw: that depends on the address that the client used."""
+    return next(iter(outcomes)).split()[0]
 
 
 def tell(probe, says, seen, wanted, wrong, specs):

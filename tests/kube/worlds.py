@@ -48,7 +48,7 @@ class World:
 
     def build(self):
         self.directory.mkdir()
-        for name in ("node", "pod", "here", "there"):
+        for name in ("node", "pod", "here", "there", "outside", "remote"):
             self.namespaces[name] = Namespace(f"{self.kind}-{name}")
         node = self.namespaces["node"]
         node.sysctl("ipv4/ip_forward", 1)
@@ -63,6 +63,8 @@ class World:
         self.connect_there(node, self.namespaces["there"])
         self.connect_pod(node, self.namespaces["pod"], "pod", at.POD, [at.POD[4]], [at.POD[6]])
         self.connect_pod(node, self.namespaces["here"], "here", at.HERE_NETWORK, at.HERE[4], at.HERE[6])
+        self.connect_pod(node, self.namespaces["remote"], "remote", at.REMOTE, [at.REMOTE[4]], [at.REMOTE[6]])
+        self.connect_outside(node, self.namespaces["outside"])
 
     def connect_control_plane(self, node, address):
         plane = self.control_plane.namespace
@@ -82,6 +84,14 @@ class World:
             for address in at.AWAY[family]:
                 there.ip(f"addr add {address}/{at.length(family)} dev lo")
 
+    def connect_outside(self, node, outside):
+        """A host outside of the cluster, whose way to Services is this node."""
+        link(node, "outside", outside, "eth0")
+        for family in at.OUTSIDE:
+            for inside, address, device in ((node, at.OUTSIDE_NODE, "outside"), (outside, at.OUTSIDE, "eth0")):
+                inside.ip(f"addr add {address[family]}/{at.NODE_LENGTH[family]} dev {device} {nodad(family)}")
+            outside.ip(f"-{family} route add default via {at.OUTSIDE_NODE[family]}")
+
     def connect_pod(self, node, pod, name, route, *of_families):
         link(node, name, pod, "eth0")
         for family, own in zip((4, 6), of_families):
@@ -98,10 +108,16 @@ class World:
         self.build()
         self.start_backends()
         self.start_services()
+        prober = [sys.executable, str(PEERS / "prober.py")]
         for name in ("pod", "node"):
-            command = self.namespaces[name].around(self.around([sys.executable, str(PEERS / "prober.py")]))
-            self.probers[name] = Prober(f"{self.kind}/{name}", command, self.env)
-            self.probers[name].answer()
+            self.start_prober(name, self.namespaces[name].around(self.around(prober)))
+        # The agent does not see their sockets; a guest is a pod with its own kernel.
+        for name, place in (("guest", "pod"), ("outside", "outside"), ("remote", "remote")):
+            self.start_prober(name, self.namespaces[place].around(prober))
+
+    def start_prober(self, name, command):
+        self.probers[name] = Prober(f"{self.kind}/{name}", command, self.env)
+        self.probers[name].answer()
 
     def start_services(self):
         """What implements Services here."""

@@ -12,14 +12,14 @@ CHART = ROOT / "dist" / "chart" / "sidestep"
 HELM = ROOT / "target" / "lab-tools" / "bin" / "helm"
 PYTHON = ROOT / "target" / "venv" / "bin" / "python"
 ALL = ("cni.enabled=true", "cni.repair=label", "agent.removeTaint=true", "agent.arm=true", "agent.watch=true", "agent.networkPolicies=true", "agent.exempt={a,b}",
-       "agent.nodePortAddresses={192.0.2.0/24,fd00::/64}", "agent.apiServer.host=192.0.2.1", "nri.namespaces={shop,web}",
+       "agent.nodePortAddresses={192.0.2.0/24,fd00::/64}", "agent.apiServer.host=192.0.2.1", "services.replaceKubeProxy=true", "services.clusterCIDR={10.244.0.0/16,fd00:244::/56}", "nri.namespaces={shop,web}",
        "metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "metrics.dashboard.enabled=true",
        "image.digest=sha256:" + 64 * "a", "imagePullSecrets[0].name=secret", "podLabels.team=net")
 LEAST = ("nri.enabled=false", "rbac.create=false", "serviceAccount.create=false", "uninstall.enabled=false")
 GOOD = [(), ALL, LEAST, ("metrics.address=127.0.0.1",), ("metrics.address=[::]",), ("fullnameOverride=other",),
         ("agent.documents.a\\.yaml=kind: Policy",), ("updateStrategy.type=OnDelete", "updateStrategy.rollingUpdate=null")]
 BAD = ["cni.repair=mend", "agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
-       "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
+       "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}", "services.replaceKubeProxy=1", "services.clusterCIDR={pods}",
        "agent.documents.a\\.txt=x", "metrics.address=fd00::1", "uninstall.timeoutSeconds=1", "appArmorProfile=none", "nosuch=1"]
 
 
@@ -68,6 +68,20 @@ def test_good_values_make_valid_objects(_world):
         check(len(names) == len(set(names)), f"{values}: two objects of one name: {names}")
         check(("DaemonSet" in {kind for kind, _ in names}), f"{values}: no DaemonSet")
     check(not of_kind(LEAST, "ClusterRole") and not of_kind(LEAST, "ServiceAccount"), "objects that nobody wants")
+
+
+def test_without_kube_proxy_the_agent_needs_another_way_to_the_api_server(_world):
+    options = ("services.replaceKubeProxy=true", "services.clusterCIDR={10.244.0.0/16,fd00:244::/56}")
+    command = pod_of((*options, "agent.apiServer.host=192.0.2.1"))["containers"][0]["command"]
+    for word in ("--replace-kube-proxy", "--cluster-cidr=10.244.0.0/16,fd00:244::/56"):
+        check(word in command, f"{word} is not in {command}")
+    check("--replace-kube-proxy" not in pod_of()["containers"][0]["command"], "kube-proxy is replaced unasked")
+    try:
+        template(options)
+    except Failure as failure:
+        check("services.replaceKubeProxy needs agent.apiServer.host" in str(failure), f"refused otherwise: {failure}")
+    else:
+        raise Failure("no address of the API server is needed")
 
 
 def test_bad_values_are_refused(_world):

@@ -282,7 +282,7 @@ pub struct Step {
 pub enum Verdict {
     /// It goes to one of the backends.
     Translated,
-    /// It is refused at once (ECONNREFUSED).
+    /// It is refused at once (ECONNREFUSED; a packet is answered by ICMP's "port unreachable").
     Refused,
     /// It is left to the kernel, as without Sidestep.
     Untouched,
@@ -296,6 +296,8 @@ pub enum Verdict {
     DeniedOut,
     /// Policies of the called pod forbid it.
     DeniedIn,
+    /// A packet is dropped: its source or the traffic policy excludes it.
+    Dropped,
 }
 
 /// Pods whose connections go through their proxy.

@@ -48,6 +48,15 @@ pub enum Question {
         #[serde(default)]
         protocol: Protocol,
     },
+    /// What happens to the first packet of a connection that arrives at a device of the node, with `--replace-kube-proxy`.
+    ExplainPacket {
+        /// The packet's source.
+        from: IpAddr,
+        /// Protocol of the connection.
+        protocol: Protocol,
+        /// The packet's destination.
+        to: SocketAddr,
+    },
     /// All captured pods. `pins`: as for `Stop`.
     Captures {
         /// Device and inode numbers of the directory.

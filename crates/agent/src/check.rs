@@ -4,6 +4,7 @@ use crate::report;
 use crate::view::View;
 use sidestep_agent_api::{Check, Source, Trouble};
 use sidestep_ebpf::error::Result;
+use sidestep_ebpf::external;
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::plane::{Frontend, FrontendKey};
 use sidestep_mesh::table::Backend;
@@ -36,6 +37,12 @@ pub fn check(view: &View) -> Result<Check> {
     if !view.translates_packets() {
         let what = "--replace-kube-proxy: packets to Services are not translated at all devices";
         check.differences.push(what.into());
+    }
+    if view.settings.replace_kube_proxy {
+        let rivals = external::rivals()?;
+        check
+            .problems
+            .extend(rivals.map(|found| format!("--replace-kube-proxy: packets are translated twice: {found}")));
     }
     check.troubles.extend(view.sources.iter().filter(|source| !source.listed).map(not_read));
     Ok(check)

@@ -22,7 +22,7 @@ use crate::view::{Pods, View};
 use crate::waiting::{self, Waiting};
 use sidestep_agent_api::{Admission, Answer, Question, Reconcile, Source};
 use sidestep_ebpf::capture::Captures;
-use sidestep_ebpf::external::External;
+use sidestep_ebpf::external::{External, Rivals};
 use sidestep_ebpf::plane::Maps;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
@@ -81,6 +81,10 @@ pub struct Node {
     external: Option<External>,
     /// When the translation of packets is looked after again.
     external_due: Option<Instant>,
+    /// When kube-proxy's rules are looked for again.
+    rivals_due: Instant,
+    /// Those that the log tells of already.
+    rivals: Option<Rivals>,
     /// None: healthCheckNodePorts are kube-proxy's.
     health_checks: Option<HealthChecks>,
     /// Problems of Services that Events were about.
@@ -162,6 +166,8 @@ impl Node {
             announcer,
             external: None,
             external_due: None,
+            rivals_due: Instant::now(),
+            rivals: None,
             health_checks,
             announced: BTreeSet::new(),
         })
@@ -209,7 +215,7 @@ impl Node {
             }
         }
         if self.external_due.is_some_and(|due| due <= Instant::now()) {
-            self.follow_devices();
+            self.look_after_packets();
         }
         self.settle();
         self.waiting.settle(&self.view.pods, self.is_attached);

@@ -39,6 +39,10 @@ fn try_to_answer(view: &View, question: Question) -> Result<Answer, AnswerError>
             let call = explain::Call { port, interface: interface.as_deref(), source, protocol };
             Answer::Explanation(explain::inbound(view, &netns, &call)?)
         }
+        Question::ExplainPacket { from, protocol, to } => {
+            let packet = explain::Packet { from, protocol: explain::ours(protocol), to };
+            Answer::Explanation(explain::packet(view, &packet)?)
+        }
         Question::Policies => Answer::Policies(policies::all(view)?),
         Question::Captures { .. } => Answer::Captures(report::captures(view)?),
         Question::Metrics => Answer::Metrics(Box::new(report::metrics(view)?)),

@@ -16,6 +16,7 @@ use crate::settings::{Settings, SettingsError, SourceSettings};
 use crate::signals::{self, Caught, IsLoading};
 use crate::{addresses, events, metrics, rings, taint};
 use sidestep_ebpf::error::{Doing, Error};
+use sidestep_ebpf::external::Rivals;
 use sidestep_ebpf::probe::{self, Missing};
 use sidestep_ebpf::{external, netns, services};
 use sidestep_error::chain;
@@ -48,11 +49,8 @@ pub enum RunError {
     Admissions(#[from] StartError),
     #[error("cannot serve metrics at {address}; choose another address by --metrics, or `--metrics off`")]
     Metrics { address: SocketAddr, source: io::Error },
-    #[error(
-        "--replace-kube-proxy: kube-proxy's rules are still here: {}. Stop kube-proxy, and remove them by `kube-proxy --cleanup`, \
-         or restart the node", .0.join(", ")
-    )]
-    Rivals(Vec<String>),
+    #[error("--replace-kube-proxy: {0}")]
+    Rivals(Rivals),
     #[error("SO_NETNS_COOKIE")]
     Cookie(#[source] io::Error),
     #[error(transparent)]
@@ -151,8 +149,7 @@ fn keep(
 
 /// Two proxies would choose a backend each for one packet.
 fn refuse_rivals() -> Result<(), RunError> {
-    let found = external::rivals()?;
-    if found.is_empty() { Ok(()) } else { Err(RunError::Rivals(found)) }
+    external::rivals()?.map_or(Ok(()), |found| Err(RunError::Rivals(found)))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {

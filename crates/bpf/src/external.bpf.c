@@ -173,6 +173,20 @@ static __always_inline bool track(struct __sk_buff *skb, const struct arrival *a
 	return done;
 }
 
+/*
+ * Without an endpoint. A rule of the agent's nftables table answers a packet with this mark by ICMP's "port unreachable", within
+ * the kernel's limits of such answers; the rule lets no marked packet pass. If other nodes have endpoints the packet is dropped,
+ * since a load balancer is to try those.
+ */
+static __always_inline int refuse_packet(struct __sk_buff *skb, const struct frontend *frontend)
+{
+	if (frontend->count || frontend->flags & ELSEWHERE)
+		return drop(REASON_PACKET_WITHOUT_ENDPOINT);
+	skb->mark = REFUSED_MARK;
+	count(REASON_PACKET_REFUSED);
+	return NEXT;
+}
+
 static __always_inline int begin(struct __sk_buff *skb, const struct arrival *arrival, const struct frontend *frontend)
 {
 	struct conversation key = { .client = arrival->from, .frontend = arrival->to };
@@ -183,7 +197,7 @@ static __always_inline int begin(struct __sk_buff *skb, const struct arrival *ar
 	int masquerade = 0;
 
 	if (!backend)
-		return drop(REASON_PACKET_WITHOUT_ENDPOINT);
+		return refuse_packet(skb, frontend);
 	to = backend->endpoint;
 	/* A client that is the backend itself would answer itself directly. */
 	if (frontend->flags & MASQUERADE || address_equal(&to.address, &arrival->from.address))

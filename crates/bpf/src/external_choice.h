@@ -32,40 +32,44 @@ static __always_inline bool may_use(const struct frontend *frontend, const struc
 	return !(frontend->flags & RESTRICTED) || is_in_table(&source_ranges, &key);
 }
 
-/* The frontend for packets at `to`, in these scopes. */
-static __always_inline bool find_in(const struct arrival *arrival, u8 scope, u8 scope_of_node, bool of_node,
+/* The frontend at the destination of `key`, or else at all addresses of the node, in these scopes. */
+static __always_inline bool find_in(struct frontend_key *key, u8 scope, u8 scope_of_node, bool of_node,
 				    struct frontend *frontend)
 {
-	struct frontend_key key = { .address = arrival->to.address, .port = arrival->to.port,
-				    .protocol = arrival->protocol, .scope = scope };
+	struct address to = key->address;
+	bool found;
 
-	if (READ_ENTRY(&frontends, &key, frontend))
+	key->scope = scope;
+	if (READ_ENTRY(&frontends, key, frontend))
 		return true;
 	if (!of_node)
 		return false;
-	address_unspecify(&key.address);
-	key.scope = scope_of_node;
-	return READ_ENTRY(&frontends, &key, frontend);
+	address_unspecify(&key->address);
+	key->scope = scope_of_node;
+	found = READ_ENTRY(&frontends, key, frontend);
+	key->address = to;
+	return found;
 }
 
 /* As kube-proxy: external addresses and NodePorts first, then cluster IPs, which others than pods use masqueraded. */
 VERIFIED_ONCE bool find_external(const struct arrival *arrival, struct frontend *frontend)
 {
-	struct frontend_key key = { .scope = SCOPE_ADDRESS };
+	struct frontend_key key = {};
 	bool of_node;
 
 	if (!arrival || !frontend)
 		return false;
-	of_node = is_in_table(&node_addresses, &arrival->to.address);
-	if (find_in(arrival, SCOPE_EXTERNAL, SCOPE_EXTERNAL_NODE, of_node, frontend)) {
-		/* Packets that pods send may have a frontend of their own. A flag that only those of others have says so. */
-		if (!(frontend->flags & MASQUERADE) && is_pod_address(&arrival->from.address))
-			find_in(arrival, SCOPE_POD, SCOPE_POD_NODE, of_node, frontend);
-		return true;
-	}
 	key.address = arrival->to.address;
 	key.port = arrival->to.port;
 	key.protocol = arrival->protocol;
+	of_node = is_in_table(&node_addresses, &arrival->to.address);
+	if (find_in(&key, SCOPE_EXTERNAL, SCOPE_EXTERNAL_NODE, of_node, frontend)) {
+		/* Packets that pods send may have a frontend of their own. A flag that only those of others have says so. */
+		if (!(frontend->flags & MASQUERADE) && is_pod_address(&arrival->from.address))
+			find_in(&key, SCOPE_POD, SCOPE_POD_NODE, of_node, frontend);
+		return true;
+	}
+	key.scope = SCOPE_ADDRESS;
 	if (!READ_ENTRY(&frontends, &key, frontend))
 		return false;
 	if (!is_pod_address(&arrival->from.address))

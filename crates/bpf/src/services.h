@@ -38,12 +38,16 @@ enum frontend_flags {
 	HELD = 1 << 1,              /* no program of the node may bind() to it */
 	MASQUERADE = 1 << 2,        /* packets get an address of the node as their source */
 	RESTRICTED = 1 << 3,        /* packets must come from one of the service's source ranges */
+	ELSEWHERE = 1 << 4,         /* only other nodes have endpoints: packets are dropped, not refused */
 };
+
+/* The mark of a packet that is to be refused: the whole of it (0x51de5e9), which nobody else uses. */
+#define REFUSED_MARK 85845481
 
 struct frontend {
 	u32 service; /* index into service_counters; the same for all frontends with the same backends of one Service */
 	u32 first;
-	u32 count; /* 0: no endpoint; connections are refused */
+	u32 count; /* 0: no endpoint; connections are refused, packets unless ELSEWHERE */
 	u32 affinity_seconds; /* 0: no affinity */
 	u32 flags;
 	u32 sibling; /* the `service` of the same port's other traffic policy; 0: none */
@@ -179,9 +183,10 @@ enum reason {
 	REASON_CONVERSATION_NOT_KEPT, /* the answers to a datagram will be denied: the pod has no table of conversations */
 	REASON_LISTENER_OF_OTHERS, /* a listener at the proxy's port that is not the proxy: it gets no captured connections */
 	REASON_PACKET_TRANSLATED,   /* packets of a new connection to a Service go to a backend */
-	REASON_PACKET_WITHOUT_ENDPOINT, /* dropped: no endpoint */
+	REASON_PACKET_WITHOUT_ENDPOINT, /* dropped: no endpoint here, but others on other nodes */
 	REASON_PACKET_NOT_IN_RANGES,  /* dropped: its source is not in the Service's source ranges */
 	REASON_PACKET_NOT_TRACKED,    /* dropped: conntrack cannot take the connection, or no source address leads to the backend */
+	REASON_PACKET_REFUSED,      /* answered by ICMP's "port unreachable": no endpoint anywhere */
 	REASONS,
 };
 

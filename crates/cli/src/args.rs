@@ -290,6 +290,7 @@ Examples:
   sidestep explain 4711 10.96.0.10:80            a TCP connection of process 4711
   sidestep explain 4711 udp:[fd00:96::a]:53      datagrams
   sidestep explain /sys/fs/cgroup/kubepods 10.96.0.10:80   any process in that cgroup
+  sidestep explain 192.0.2.7 203.0.113.5:30080   packets of that address that arrive here (--replace-kube-proxy)
   sidestep explain --inbound web-1 8080          a connection to the captured pod of that network namespace
   sidestep explain --inbound web-1 8080 --source 10.244.0.7   ... from that address, as policies decide";
 
@@ -297,9 +298,9 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
-    /// The client: a process, or any process in a cgroup v2 directory. With --inbound the pod that is the server: its
+    /// The client: a process, any process in a cgroup v2 directory, or an address from which packets arrive. With --inbound the pod that is the server: its
     /// network namespace by name in /run/netns, by path, or by a process in it. Without a destination: a process or a connection
-    #[arg(value_name = "PID|CGROUP|NETNS|CONNECTION")]
+    #[arg(value_name = "PID|CGROUP|ADDRESS|NETNS|CONNECTION")]
     pub from: String,
     /// The destination, for the agent; with --inbound only the port. Without it: ask the broker what carries the connections
     #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT|[udp:]PORT", required_if_eq("inbound", "true"))]

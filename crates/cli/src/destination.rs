@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// A text that is no caller or no destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    #[error("{0}: expected a process id, or the absolute path of a cgroup")]
+    #[error("{0}: expected a process id, the absolute path of a cgroup, or the address from which packets come")]
     Caller(String),
     #[error("{0}: expected ADDRESS:PORT, such as 10.96.0.10:80, udp:10.96.0.10:53 or [fd00:96::a]:80")]
     Destination(String),
@@ -76,7 +76,7 @@ mod tests {
         let told = |error: TextError| error.to_string();
         assert_eq!(
             told(caller("nginx").unwrap_err()),
-            "nginx: expected a process id, or the absolute path of a cgroup"
+            "nginx: expected a process id, the absolute path of a cgroup, or the address from which packets come"
         );
         assert!(told(destination("web:80").unwrap_err()).starts_with("web:80: expected ADDRESS:PORT, such as"));
         assert_eq!(told(port("udp:http").unwrap_err()), "udp:http: expected a port, as in 8080");

@@ -30,6 +30,10 @@ fn question(args: &Explain, to: &str) -> Result<Question, Failure> {
         let (netns, interface, source) = (args.from.clone(), args.interface.clone(), args.source);
         return Ok(Question::ExplainInbound { netns, port, interface, source, protocol });
     }
+    if let Ok(from) = args.from.parse() {
+        let Destination { protocol, address } = destination::destination(to).map_err(Failure::usage)?;
+        return Ok(Question::ExplainPacket { from, protocol, to: address });
+    }
     let from = destination::caller(&args.from).map_err(Failure::usage)?;
     let Destination { protocol, address } = destination::destination(to).map_err(Failure::usage)?;
     Ok(Question::Explain { from, protocol, to: address })
@@ -58,6 +62,7 @@ fn verdict(verdict: Verdict, service: &str) -> String {
         Verdict::CapturedDns => "goes to the pod's proxy, as a question to a name server".into(),
         Verdict::DeniedOut => "is denied by policies of the pod that calls".into(),
         Verdict::DeniedIn => "is denied by policies of the pod that is called".into(),
+        Verdict::Dropped => format!("is dropped: {service} does not serve this sender here"),
         Verdict::Untouched => "is left to the kernel, as without Sidestep".into(),
     }
 }

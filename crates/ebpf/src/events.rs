@@ -113,7 +113,8 @@ pub fn meaning(reason: &str) -> &'static str {
             "a connection was not counted: there are more pairs of workloads and Services than fit into the table"
         }
         "packet-translated" => "a connection from elsewhere to a Service was given a backend",
-        "packet-without-endpoint" => "a packet to a Service was dropped: the Service has no endpoint that serves here",
+        "packet-without-endpoint" => "a packet to a Service was dropped: only other nodes have endpoints",
+        "packet-refused" => "a packet to a Service was refused: no endpoint serves",
         "packet-not-in-ranges" => "a packet to a Service was dropped: its source is not in loadBalancerSourceRanges",
         "packet-not-tracked" => {
             "a packet to a Service was dropped: conntrack cannot take the connection, or the node has no way to the backend"

@@ -19,6 +19,10 @@ const LEAST_CONNECTIONS: u32 = 1 << 0;
 const HELD: u32 = 1 << 1;
 const MASQUERADE: u32 = 1 << 2;
 const RESTRICTED: u32 = 1 << 3;
+const ELSEWHERE: u32 = 1 << 4;
+
+/// The mark of packets that the kernel is to refuse.
+pub const REFUSED_MARK: u32 = 0x51de5e9;
 
 /// A value in a map: plain bytes.
 ///
@@ -103,7 +107,8 @@ pub fn frontend_of(from: &Frontend) -> frontend {
         flags: bit(from.least_connections, LEAST_CONNECTIONS)
             | bit(from.held, HELD)
             | bit(from.masquerade, MASQUERADE)
-            | bit(from.restricted, RESTRICTED),
+            | bit(from.restricted, RESTRICTED)
+            | bit(from.elsewhere, ELSEWHERE),
         sibling,
     }
 }
@@ -122,6 +127,7 @@ pub fn to_frontend(from: &frontend) -> Frontend {
         held: has(HELD),
         masquerade: has(MASQUERADE),
         restricted: has(RESTRICTED),
+        elsewhere: has(ELSEWHERE),
     }
 }
 

@@ -52,7 +52,7 @@ pub struct Load {
 }
 
 /// Names of `enum reason` in crates/bpf/src/services.h, in its order (tests/shape/tests/shared_tables.rs).
-pub const REASONS: [&str; 37] = [
+pub const REASONS: [&str; 38] = [
     "translated",
     "refused",
     "backend-missing",
@@ -90,6 +90,7 @@ pub const REASONS: [&str; 37] = [
     "packet-without-endpoint",
     "packet-not-in-ranges",
     "packet-not-tracked",
+    "packet-refused",
 ];
 
 /// The [`REASONS`] that concern captured pods.

@@ -94,6 +94,8 @@ pub struct Frontend {
     pub masquerade: bool,
     /// Packets are translated only if their source is in a [`Source`] range of `service`.
     pub restricted: bool,
+    /// No endpoint serves here, but others do elsewhere: packets are dropped. Otherwise packets without an endpoint are refused.
+    pub elsewhere: bool,
 }
 
 /// Addresses that may use the restricted frontends of a Service's port. Mirrors `source_key`.

@@ -81,6 +81,7 @@ impl Programmed {
                 held: self.table.held.contains(key),
                 masquerade: self.table.is_masqueraded(key),
                 restricted: self.table.restricted.contains(key),
+                elsewhere: self.table.elsewhere,
             };
             (*key, value)
         })

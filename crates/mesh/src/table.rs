@@ -72,6 +72,8 @@ pub struct PortTable {
     pub source_ranges: BTreeSet<IpNet>,
     /// Ordered by address. Empty: connections are refused.
     pub list: Vec<Backend>,
+    /// The list is empty because of the traffic policy alone: endpoints of other nodes serve.
+    pub elsewhere: bool,
 }
 
 impl PortTable {
@@ -148,6 +150,7 @@ fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], nod
             affinity_seconds: service.affinity_seconds.unwrap_or(0),
             selection: service.selection,
             frontends,
+            elsewhere: chosen.is_empty() && !choose::cluster(&candidates, node).is_empty(),
             list: backends(&chosen, service.selection),
         }
     };

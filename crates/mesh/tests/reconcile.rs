@@ -10,6 +10,7 @@ use sidestep_mesh::plane::{FrontendKey, Scope, Sizes, Source};
 use sidestep_mesh::reconcile::{Problem, Reconciler};
 use sidestep_mesh::retired::REST_NS;
 use sidestep_mesh::state::{Change, State};
+use sidestep_mesh::table::{Policy, PortKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -178,6 +179,14 @@ fn is_restricted(service: &Service, ip: IpAddr) -> bool {
     service.load_balancer_ips.contains(&ip) && service.source_ranges.iter().any(|range| range.addr().is_ipv4())
 }
 
+/// Whether only other nodes have endpoints that may serve, whatever their weights.
+fn is_elsewhere(state: &State, service: &Service, key: &PortKey) -> bool {
+    let service = Service { selection: Selection::Random, ..service.clone() };
+    let port = service.ports.iter().find(|port| port.name == key.port && port.protocol == key.protocol).unwrap();
+    let serving = |local_only| serving(state, &service, port, local_only);
+    key.policy == Policy::Local && serving(true).is_empty() && !serving(false).is_empty()
+}
+
 fn by_name(ports: &[Port]) -> Vec<&Port> {
     let mut ports: Vec<&Port> = ports.iter().collect();
     ports.sort_by_key(|port| port.name.clone());
@@ -284,6 +293,7 @@ impl Run {
             for (key, value) in port.frontends() {
                 let expected = key.scope.is_of_packets() && is_restricted(service, key.address.ip());
                 assert_eq!(value.restricted, expected, "{key}");
+                assert_eq!(value.elsewhere, is_elsewhere(&self.state, service, &port.key), "{key}");
                 assert_eq!(value.masquerade, key.scope.is_of_packets() && !service.external_local, "{key}");
                 let ranges = service.source_ranges.iter().filter(|range| range.addr().is_ipv4());
                 wanted.extend(ranges.filter(|_| expected).map(|range| Source::new(port.service, range)));

@@ -1,4 +1,6 @@
-//! Requests to rtnetlink(7) about the network namespace of the calling thread.
+//! Requests to rtnetlink(7) and to netfilter about the network namespace of the calling thread.
+
+pub mod netfilter;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -20,9 +22,7 @@ const TRIES: usize = 20;
 ///
 /// The kernel's. EBUSY: the objects changed during each of several listings, so none is complete.
 pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
+    let socket = open(NETLINK_ROUTE)?;
     let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
     message.header.flags = flags | NLM_F_REQUEST | NLM_F_ACK;
     message.finalize();
@@ -30,7 +30,6 @@ pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Route
     message.serialize(&mut bytes);
     for _ in 0..TRIES {
         socket.send(&bytes, 0)?;
-        // Connected to the kernel: nobody else's messages arrive.
         if let Some(found) = answer(|| Ok(socket.recv_from_full()?.0))? {
             return Ok(found);
         }
@@ -64,6 +63,14 @@ fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
         rest = after;
         Some(one)
     })
+}
+
+/// A socket that is connected to the kernel: nobody else's messages arrive.
+fn open(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
 }
 
 /// Whether more datagrams follow.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Backends that identify themselves: each answers with the address and port at which it was reached.
+"""Backends that identify themselves: each answers with the address and port at which it was reached, and the client's
+address.
 
   backends.py NAMESPACE=ADDRESS,ADDRESS@PORT,PORT...
 
@@ -29,15 +30,19 @@ def listen(kind, address, port):
 
 def greet(server, name):
     """Sends the name on each connection, and keeps the connection until the client ends it."""
-    connection, _ = server.accept()
+    connection, client = server.accept()
     connection.setblocking(False)
-    connection.sendall(name)
+    connection.sendall(told(name, client))
     return connection
 
 
 def answer(server, name):
     question, client = server.recvfrom(2048)
-    server.sendto(name + b" " + question, client)
+    server.sendto(told(name, client) + b" " + question, client)
+
+
+def told(name, client):
+    return name + b" " + client[0].encode()
 
 
 def swallow(selector, connection):

@@ -4,7 +4,9 @@
   {"probes": [{"how": "tcp", "host": "10.96.0.7", "port": 80, "times": 50}, ...], "patience": 0.7}
 
 `how`: tcp, udp (connected), udp-sendto (not connected); with `-mapped`, from an IPv6 socket to ::ffff:HOST.
-The answer has for each probe how often each outcome was seen: a backend's name, or what went wrong.
+The answer has for each probe how often each outcome was seen: a backend's name, or what went wrong. With
+`"sources": true` the name is followed by the address from which the backend saw the call come.
+`http` asks for /healthz instead: the outcome is the status and the number of endpoints that the answer names.
 
   {"await": {"how": "tcp", "host": "10.96.0.7", "port": 80}, "wanted": "10.244.1.10:8080", "seconds": 60}
 
@@ -12,6 +14,7 @@ The answer is the time (CLOCK_MONOTONIC) at which that backend answered first, o
 """
 
 import errno
+import http.client
 import json
 import socket
 import struct
@@ -54,7 +57,25 @@ def ask_tcp(probe, patience):
         client.connect(to)
         if not same(client.getpeername(), to):
             raise Strange(f"getpeername says {client.getpeername()[:2]}")
-        return client.recv(200).decode()
+        return named(probe, client.recv(200))
+
+
+def named(probe, answer):
+    """A backend's name, and the source that it saw if that is asked for."""
+    return " ".join(answer.decode().split()[:2 if probe.get("sources") else 1])
+
+
+def ask_http(probe, patience):
+    place = f"[{probe['host']}]" if ":" in probe["host"] else probe["host"]
+    connection = http.client.HTTPConnection(f"{place}:{probe['port']}", timeout=patience)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        return f"health: {answer.status} {json.loads(answer.read())['localEndpoints']}"
+    except (http.client.HTTPException, ValueError, KeyError) as error:
+        raise Strange(f"no answer of a health check: {error!r}") from error
+    finally:
+        connection.close()
 
 
 def ask_udp(probe, patience):
@@ -71,12 +92,15 @@ def ask_udp(probe, patience):
             answer = client.recv(200)
         if not same(source, to):
             raise Strange(f"the answer comes from {source[:2]}")
-        return answer.decode().split()[0]
+        return named(probe, answer)
+
+
+ASKS = {"tcp": ask_tcp, "udp": ask_udp, "http": ask_http}
 
 
 def outcome(probe, patience):
     """The backend that answered, or the error."""
-    ask = ask_tcp if probe["how"].startswith("tcp") else ask_udp
+    ask = next(ask for how, ask in ASKS.items() if probe["how"].startswith(how))
     try:
         return ask(probe, patience) or "closed"
     except TimeoutError:

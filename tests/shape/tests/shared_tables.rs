@@ -111,6 +111,7 @@ fn macros_have_the_same_numbers() {
         ("capture.h", "LISTENER_PLACES", "crates/ebpf/src/capture/layout.rs", "LISTENER_PLACES"),
         ("capture.h", "ROUTE_ERROR_SHIFT", "crates/ebpf/src/capture/layout.rs", "ROUTE_ERROR_SHIFT"),
         ("capture.h", "RANGE_OF_V4", "crates/ebpf/src/capture/layout.rs", "RANGE_OF_V4"),
+        ("services.h", "REFUSED_MARK", "crates/ebpf/src/layout.rs", "REFUSED_MARK"),
         ("watch.h", "LATENCIES", "crates/ebpf/src/watch.rs", "LATENCIES"),
         ("policy.h", "IDENTITY_UNKNOWN", "crates/mesh/src/policy/identity.rs", "UNKNOWN"),
         ("policy.h", "IDENTITY_NODE", "crates/mesh/src/policy/identity.rs", "NODE"),

@@ -4,6 +4,7 @@ mod around;
 mod both_ends;
 mod captured;
 mod decided;
+mod packets;
 
 use crate::report;
 use crate::view::View;
@@ -43,7 +44,8 @@ fn with(path: &Path) -> impl FnOnce(io::Error) -> ExplainError {
     move |source| ExplainError::File { path: path.into(), source }
 }
 
-pub use captured::inbound;
+pub use captured::{inbound, ours};
+pub use packets::{Packet, explain as packet};
 
 /// An incoming connection to a pod.
 pub struct Call<'a> {
@@ -70,7 +72,7 @@ pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr)
     }
     let is_node = is_of_the_node(view, caller, &mut steps)?;
     let from = Calling::new(caller)?;
-    let protocol = captured::ours(protocol);
+    let protocol = ours(protocol);
     let Some((key, frontend)) = find(view, protocol, to, is_node, &mut steps)? else {
         let verdict =
             both_ends::of_all(view, from.as_ref(), &[to], protocol, &mut steps)?.unwrap_or(Verdict::Untouched);

@@ -2,6 +2,7 @@
 
 use crate::agent::{Node, VIP, at};
 use crate::yaml;
+use sidestep_agent_api::{Explanation, Protocol, Question, Verdict};
 use sidestep_testkit::{Namespace, Pod};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -83,8 +84,59 @@ fn a_connection_from_outside_outlives_agents_and_an_agent_without_the_option_end
 
     node.stop();
     node.start();
-    assert!(!node.pins().join("services/external").exists());
-    assert!(rules(&node).is_empty());
+    // Sockets are served first.
+    node.wait(|node| !node.pins().join("services/external").exists() && rules(node).is_empty());
+}
+
+/// A command on the node.
+fn run(node: &Node, command: &str) {
+    let mut words = command.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    let done = node.testbed.node.run(|| command.args(words).status().unwrap());
+    assert!(done.success(), "{command:?}");
+}
+
+/// Two proxies translate packets twice: who starts the other one later is told so.
+#[test]
+fn a_kube_proxy_that_comes_later_is_told() {
+    let mut node = Node::new();
+    start(&mut node);
+    assert!(node.check().is_well(), "{:?}", node.check());
+    // A name that only contains the chain's is none of kube-proxy's.
+    run(&node, "xtables-legacy-multi iptables -t filter -N MY-KUBE-SERVICES");
+    assert!(node.check().is_well(), "{:?}", node.check());
+    run(&node, "xtables-legacy-multi iptables -t nat -N KUBE-SERVICES");
+    let problems = node.check().problems;
+    assert!(problems.len() == 1 && problems[0].contains("iptables-legacy's chain KUBE-SERVICES"), "{problems:?}");
+}
+
+#[test]
+fn packets_are_explained() {
+    let mut node = Node::new();
+    let pod = node.testbed.pod();
+    let rules = "  externalTrafficPolicy: Local\n  type: NodePort\n";
+    let service = yaml::service("web", VIP, 80, rules).replace("{port: 80}", "{port: 80, nodePort: 30080}");
+    node.file("web.yaml", &(service + &yaml::slice("web", &[pod.v4], 8080)));
+    node.file("none.yaml", &yaml::service("none", "10.96.0.99", 80, ""));
+    let _outside = outside(&node);
+    start(&mut node);
+    let explain = |from: &str, to: SocketAddr| {
+        node.explain(Question::ExplainPacket { from: from.parse().unwrap(), protocol: Protocol::Tcp, to })
+    };
+    let outcomes = |explanation: &Explanation| -> String {
+        explanation.steps.iter().map(|step| format!("{}: {}\n", step.rule, step.outcome)).collect()
+    };
+    for (from, to, verdict, backends, said) in [
+        ("192.0.2.2", at(NODE_ADDRESS, 30080), Verdict::Dropped, 0, "none on this node"),
+        ("10.244.7.7", at(NODE_ADDRESS, 30080), Verdict::Translated, 1, "the pod's own"),
+        ("192.0.2.2", at(VIP, 80), Verdict::Translated, 1, "an address of the node"),
+        ("192.0.2.2", at("10.96.0.99", 80), Verdict::Refused, 0, "port unreachable"),
+        ("192.0.2.2", at(VIP, 81), Verdict::Untouched, 0, "no Service; of this address TCP 80 is default/web"),
+    ] {
+        let found = explain(from, to);
+        assert_eq!((found.verdict, found.backends.len()), (verdict, backends), "{from} {to}: {found:?}");
+        assert!(outcomes(&found).contains(said), "{from} {to}: {found:?}");
+    }
 }
 
 fn rules(node: &Node) -> String {
@@ -94,13 +146,14 @@ fn rules(node: &Node) -> String {
 
 #[test]
 fn the_agent_does_not_start_beside_the_rules_of_kube_proxy() {
-    for (rules, named) in [
-        ("add table ip kube-proxy", "nftables' table kube-proxy"),
-        ("add table ip nat; add chain ip nat KUBE-SERVICES", "iptables' chain KUBE-SERVICES"),
+    for (command, named) in [
+        ("nft add table ip kube-proxy", "nftables' table kube-proxy"),
+        ("nft add table ip nat; add chain ip nat KUBE-SERVICES", "iptables' chain KUBE-SERVICES"),
+        ("xtables-legacy-multi iptables -t nat -N KUBE-SERVICES", "iptables-legacy's chain KUBE-SERVICES"),
+        ("xtables-legacy-multi ip6tables -t filter -N KUBE-SERVICES", "iptables-legacy's chain KUBE-SERVICES"),
     ] {
         let mut node = Node::new();
-        let done = node.testbed.node.run(|| Command::new("nft").arg(rules).status().unwrap());
-        assert!(done.success());
+        run(&node, command);
         let services = node.services();
         node.spawn(&["--config", services.to_str().unwrap(), "--replace-kube-proxy"]);
         assert!(!node.wait_for_end().success());

@@ -1,13 +1,14 @@
 //! Packets to Services that arrive at the node's devices: from outside, and from pods whose sockets the programs do not see.
 //!
 //! The program at a device only finds the backend, and asks the kernel's connection tracking for an entry that leads there. The
-//! kernel translates the packets ([`nat`]). So connections go on while nobody runs, and while programs are exchanged.
+//! kernel translates the packets, and answers those that are refused ([`nat`]). So connections go on while nobody runs, and while programs are exchanged.
 
 mod devices;
+mod legacy;
 mod nat;
 mod rivals;
 
-pub use rivals::rivals;
+pub use rivals::{Rivals, rivals};
 
 use crate::error::{Doing, Error, Result};
 use crate::pinned;

@@ -40,6 +40,13 @@
     {{- with .Values.agent.nodePortAddresses }}
     - --node-port-addresses={{ join "," . }}
     {{- end }}
+    {{- if .Values.services.replaceKubeProxy }}
+    {{- $_ := required "services.replaceKubeProxy needs agent.apiServer.host: without kube-proxy no Service leads to the API server before the agent has read it there" .Values.agent.apiServer.host }}
+    - --replace-kube-proxy
+    {{- with .Values.services.clusterCIDR }}
+    - --cluster-cidr={{ join "," . }}
+    {{- end }}
+    {{- end }}
     {{- range .Values.agent.extraArgs }}
     - {{ . | quote }}
     {{- end }}
