@@ -5,6 +5,7 @@ containerd and runc, each node in namespaces of its own. Nothing has a route to 
   tests/cluster/kubernetes.py                      everything
   tests/cluster/kubernetes.py --nodes 1            with one node
   tests/cluster/kubernetes.py --until rings        this case and those before it, which it needs
+  tests/cluster/kubernetes.py --injection webhook  containers get the library by the admission webhook
   tests/cluster/kubernetes.py --keep               leaves the logs
 
 The last line is `kubernetes: N passed, N failed`. The first run builds the programs, which takes a quarter of an hour.
@@ -18,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cluster import build, faults, goal, workloads
+from cluster import build, faults, goal, webhook, workloads
 from cluster.cluster import Cluster
 from kube.build import build as build_modules
 from kube.checks import Checks
@@ -26,13 +27,15 @@ from testkit import console
 from testkit.console import say
 from testkit.failure import Failure
 
-CASES = {case.__name__: case for case in (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER)}
+CASES = {"nri": (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER), "webhook": webhook.CASES}
+NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--until", choices=CASES, help="the last case")
+    parser.add_argument("--until", choices=NAMES, help="the last case")
+    parser.add_argument("--injection", choices=CASES, default="nri", help="how containers get the library; each has its cases")
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="how many there are (default: 2)")
     parser.add_argument("--programs", action="append", type=Path, metavar="DIR",
                         help="where the image's programs were built (may be given several times; default: target/release)")
@@ -43,7 +46,8 @@ def parse_arguments():
 def run_cases(options, checks):
     """A case needs those before it, so the first that breaks off is the last."""
     with Cluster(options) as cluster:
-        for name, case in CASES.items():
+        for case in CASES[options.injection]:
+            name = case.__name__
             say(f"{name}: {case.__doc__}")
             try:
                 case(cluster, checks)

@@ -14,7 +14,8 @@ class Plane(ControlPlane):
                                               "--leader-elect=false", "--bind-address=127.0.0.1"])
 
     def api_server_settings(self):
-        return ["--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP"]
+        # Webhooks are called at their pods: no Service works where the API server runs.
+        return ["--allow-privileged=true", "--enable-aggregator-routing=true", "--kubelet-preferred-address-types=InternalIP"]
 
     def controller_settings(self):
         """Pods ask the API server by tokens of service accounts, and know it by this authority."""
