@@ -7,7 +7,7 @@ use crate::nodes::Nodes;
 use crate::places::Places;
 use crate::review::review;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -60,6 +60,9 @@ impl Server {
             let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "use POST\n".into());
             refused.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return Ok(refused);
+        }
+        if request.body().size_hint().lower() > LARGEST as u64 {
+            return Ok(self.refusal(StatusCode::PAYLOAD_TOO_LARGE, "a pod has no such size\n".into()));
         }
         let body = match Limited::new(request.into_body(), LARGEST).collect().await {
             Ok(body) => body.to_bytes(),

@@ -57,7 +57,8 @@ fn without_ours(pod: &Value) -> Value {
             keep(&mut container["volumeMounts"], &is_volume);
             for variable in container["env"].as_array_mut().into_iter().flatten() {
                 let value = variable["value"].as_str().unwrap_or_default();
-                let before = value.strip_suffix(LIBRARY).map(|before| before.trim_end_matches(':').to_owned());
+                let before =
+                    value.strip_suffix(LIBRARY).map(|before| before.strip_suffix(':').unwrap_or(before).to_owned());
                 if let Some(before) = before {
                     variable["value"] = before.into();
                 }

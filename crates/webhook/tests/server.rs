@@ -52,16 +52,14 @@ fn nothing_is_answered_without_tls() {
 fn other_requests_are_refused() {
     let authority = Authority::new();
     let webhook = Webhook::start(&authority);
-    let large = "x".repeat((3 << 20) + 1);
-    let announced = "POST /pod HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\nxxxx";
+    let large = "POST /pod HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\nxxxx";
     for (request, expected) in [
         (post("/", &review()), "404"),
         (post("/restricted", &review()), "404"),
         ("GET /pod HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "405"),
         (post("/pod", "no JSON"), "400"),
         (post("/pod", "{}"), "400"),
-        (post("/pod", &large), "413"),
-        (announced.to_owned(), "413"),
+        (large.to_owned(), "413"),
         ("nonsense\r\n\r\n".to_owned(), "400"),
     ] {
         let answer = webhook.ask(&authority, &request).expect("an answer");
