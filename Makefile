@@ -111,7 +111,7 @@ fuzz:
 	else echo "fuzz: cargo-fuzz is not installed; the same targets run briefly by cargo test"; fi
 
 # What is shipped (docs/install.md): Debian packages in target/deb, an image in target/image, plain manifests made from the chart.
-shipped = -p sidestep-cli -p sidestep-broker -p sidestep-preload -p sidestep-agent -p sidestep-stack -p sidestep-nri -p sidestep-cni
+shipped = -p sidestep-cli -p sidestep-broker -p sidestep-preload -p sidestep-agent -p sidestep-stack -p sidestep-nri -p sidestep-webhook -p sidestep-cni
 deb:
 	tools/install-deps package
 	cargo build --release $(shipped)

@@ -25,8 +25,8 @@ CHART = ROOT / "dist" / "chart" / "sidestep"
 DAEMONSET = {"kind": "DaemonSet", "metadata": {"name": RELEASE, "namespace": NAMESPACE}}
 ROLLOUT_SECONDS = 180
 HELM_SECONDS, IMAGE_SECONDS = 300, 600
-# Of the chart: the agent's metrics, the broker's, the NRI plugin's.
-AGENT, RINGS, PLUGIN = 9464, 9465, 9420
+# Of the chart: the agent's metrics, the broker's, the NRI plugin's, the webhook's.
+AGENT, RINGS, PLUGIN, WEBHOOK = 9464, 9465, 9420, 9421
 
 
 class Cluster(Testbed):
@@ -138,9 +138,12 @@ class Cluster(Testbed):
     # --- metrics ----------------------------------------------------------------------------------
 
     def metrics(self, node, port):
+        return self.metrics_at(node.address, port)
+
+    def metrics_at(self, address, port):
         """What Prometheus would read there: values by name and labels."""
         def read():
-            with urllib.request.urlopen(f"http://{node.address}:{port}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{address}:{port}/metrics", timeout=10) as answer:
                 return answer.read().decode()
         text = self.plane.namespace.call(read)
         return {name: float(value) for name, value in re.findall(r"^(\S+) ([0-9.e+]+)$", text, re.MULTILINE)}

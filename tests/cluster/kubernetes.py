@@ -6,6 +6,7 @@ containerd and runc, each node in namespaces of its own. Nothing has a route to 
   tests/cluster/kubernetes.py --nodes 1            with one node
   tests/cluster/kubernetes.py --until rings        this case and those before it, which it needs
   tests/cluster/kubernetes.py --only hostile       `install`, `rings`, and then this one; several may be given
+  tests/cluster/kubernetes.py --injection webhook  containers get the library by the admission webhook
   tests/cluster/kubernetes.py --keep               leaves the logs
 
 The last line is `kubernetes: N passed, N failed`. The first run builds the programs, which takes a quarter of an hour.
@@ -19,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cluster import build, density, faults, goal, hostile, istio, reboot, workloads
+from cluster import build, density, faults, goal, hostile, istio, reboot, webhook, workloads
 from cluster.cluster import Cluster
 from kube.build import build as build_modules
 from kube.checks import Checks
@@ -27,18 +28,19 @@ from testkit import console
 from testkit.console import say
 from testkit.failure import Failure
 
-CASES = {case.__name__: case for case in (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER)}
+CASES = {"nri": (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER), "webhook": webhook.CASES}
+NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 # Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
-FURTHER = {case.__name__: case for case in (
-    *hostile.CASES, *istio.CASES, *reboot.CASES, *density.CASES)}
+FURTHER = {case.__name__: case for case in (*hostile.CASES, *istio.CASES, *reboot.CASES, *density.CASES)}
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--until", choices=CASES, help="the last case")
-    parser.add_argument("--only", nargs="+", choices=(*CASES, *FURTHER), metavar="CASE",
+    parser.add_argument("--until", choices=NAMES, help="the last case")
+    parser.add_argument("--only", nargs="+", choices=(*NAMES, *FURTHER), metavar="CASE",
                         help=f"after the first two no other than these: also {', '.join(FURTHER)}")
+    parser.add_argument("--injection", choices=CASES, default="nri", help="how containers get the library; each has its cases")
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="how many there are (default: 2)")
     parser.add_argument("--programs", action="append", type=Path, metavar="DIR",
                         help="where the image's programs were built (may be given several times; default: target/release)")
@@ -47,16 +49,18 @@ def parse_arguments():
 
 
 def chosen(options):
+    cases = CASES[options.injection]
     if options.only is None:
-        return CASES
-    first = {case.__name__: case for case in goal.BEFORE}
-    return first | {name: (CASES | FURTHER)[name] for name in options.only}
+        return cases
+    known = {case.__name__: case for case in cases} | FURTHER
+    return (*cases[:len(goal.BEFORE)], *(known[name] for name in options.only))
 
 
 def run_cases(options, checks):
     """A case needs those before it, so the first that breaks off is the last."""
     with Cluster(options) as cluster:
-        for name, case in chosen(options).items():
+        for case in chosen(options):
+            name = case.__name__
             say(f"{name}: {case.__doc__}")
             try:
                 case(cluster, checks)

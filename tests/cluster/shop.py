@@ -69,9 +69,11 @@ def images(directory):
     return archives, directory / "pause"
 
 
-def namespace(name, level):
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": name, "labels": {"pod-security.kubernetes.io/enforce": level}}}
+def namespace(name, level=None, **labels):
+    """`level`: of Pod Security; None: without a label."""
+    if level is not None:
+        labels["pod-security.kubernetes.io/enforce"] = level
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def container(name, command, user, port, **more):

@@ -1,8 +1,11 @@
 """The chart: rendered with many values, compared with Kubernetes' schemas, the units and the programs."""
 
+import base64
 import functools
 import json
 import re
+import tempfile
+from pathlib import Path
 
 from testkit.commands import run
 from testkit.failure import Failure, check
@@ -15,11 +18,16 @@ ALL = ("cni.enabled=true", "cni.repair=label", "agent.removeTaint=true", "agent.
        "agent.nodePortAddresses={192.0.2.0/24,fd00::/64}", "agent.apiServer.host=192.0.2.1", "services.replaceKubeProxy=true", "services.clusterCIDR={10.244.0.0/16,fd00:244::/56}", "nri.namespaces={shop,web}",
        "metrics.serviceMonitor.enabled=true", "metrics.prometheusRule.enabled=true", "metrics.dashboard.enabled=true",
        "image.digest=sha256:" + 64 * "a", "imagePullSecrets[0].name=secret", "podLabels.team=net")
+WEBHOOK = ("injection=webhook", "metrics.serviceMonitor.enabled=true", "webhook.podSecurityDefault=baseline", "webhook.replicas=3",
+           "agent.apiServer.host=192.0.2.1")
+OWN_CERTIFICATE = ("injection=webhook", "webhook.certificate.secret=own", "webhook.certificate.authority=-----BEGIN CERTIFICATE-----")
 LEAST = ("nri.enabled=false", "rbac.create=false", "serviceAccount.create=false", "uninstall.enabled=false")
-GOOD = [(), ALL, LEAST, ("metrics.address=127.0.0.1",), ("metrics.address=[::]",), ("fullnameOverride=other",),
+GOOD = [(), ALL, LEAST, WEBHOOK, OWN_CERTIFICATE, ("injection=webhook",), ("metrics.address=127.0.0.1",), ("metrics.address=[::]",), ("fullnameOverride=other",),
         ("agent.documents.a\\.yaml=kind: Policy",), ("updateStrategy.type=OnDelete", "updateStrategy.rollingUpdate=null")]
-BAD = ["cni.repair=mend", "agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
-       "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}", "services.replaceKubeProxy=1", "services.clusterCIDR={pods}",
+BAD = ["cni.repair=mend", "injection=csi", "webhook.replicas=0", "webhook.podSecurityDefault=none", "webhook.certificate.secret=own",
+       "webhook.certificate.authority=x", "agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
+       "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
+       "services.replaceKubeProxy=1", "services.clusterCIDR={pods}",
        "agent.documents.a\\.txt=x", "metrics.address=fd00::1", "uninstall.timeoutSeconds=1", "appArmorProfile=none", "nosuch=1"]
 
 
@@ -44,7 +52,12 @@ def rendered(values=()):
 
 
 def of_kind(values, kind):
-    return [document for document in rendered(values) if document["kind"] == kind]
+    """Without those that take the place of others when the chart is removed."""
+    return [document for document in rendered(values) if document["kind"] == kind and not is_hook(document)]
+
+
+def is_hook(document):
+    return "helm.sh/hook" in document["metadata"].get("annotations", {})
 
 
 def containers(pod):
@@ -64,7 +77,7 @@ def test_helm_finds_nothing_to_mend(_world):
 def test_good_values_make_valid_objects(_world):
     for values in GOOD:
         found = rendered(values)
-        names = [(document["kind"], document["metadata"]["name"]) for document in found]
+        names = [(document["kind"], document["metadata"]["name"]) for document in found if not is_hook(document)]
         check(len(names) == len(set(names)), f"{values}: two objects of one name: {names}")
         check(("DaemonSet" in {kind for kind, _ in names}), f"{values}: no DaemonSet")
     check(not of_kind(LEAST, "ClusterRole") and not of_kind(LEAST, "ServiceAccount"), "objects that nobody wants")
@@ -167,8 +180,9 @@ def test_agent_and_plugin_name_the_same_files(_world):
 
 def test_programs_know_their_options(world):
     """Each command of a container, with --help behind: an option that is unknown is an error before that."""
-    for values in ((), LEAST):
-        for one in containers(pod_of(values)):
+    for values in ((), LEAST, WEBHOOK):
+        deployed = [one["spec"]["template"]["spec"] for one in of_kind(values, "Deployment")]
+        for one in [one for pod in (pod_of(values), *deployed) for one in containers(pod)]:
             program = one["command"][0].rsplit("/", 1)[1]
             if program in ("sidestep-nri", "sidestep-cni"):
                 continue  # their crates test their own options
@@ -178,7 +192,7 @@ def test_programs_know_their_options(world):
 
 def test_uninstalling_leaves_no_pod_that_does_anything(_world):
     """The patch makes a valid DaemonSet of the one that runs."""
-    hook = next(one for one in of_kind(ALL, "ConfigMap") if one["metadata"]["name"].endswith("-uninstall"))
+    hook = next(one for one in rendered(ALL) if one["kind"] == "ConfigMap" and one["metadata"]["name"].endswith("-uninstall"))
     daemonset = of_kind(ALL, "DaemonSet")[0]
     patch = json.loads(hook["data"]["patch.json"])
     spec = patch["spec"]["template"]["spec"]
@@ -187,9 +201,99 @@ def test_uninstalling_leaves_no_pod_that_does_anything(_world):
     documents(json.dumps(patched))
     names = [one["name"] for one in spec["initContainers"]]
     check(names == ["detach", "cni-uninstall", "library-collect"], f"what takes things out: {names}")
-    hooks = [one["metadata"]["annotations"]["helm.sh/hook"] for one in rendered(ALL) if "annotations" in one["metadata"]
-             and "helm.sh/hook" in one["metadata"]["annotations"]]
+    hooks = [one["metadata"]["annotations"]["helm.sh/hook"] for one in rendered(ALL) if is_hook(one)]
     check(hooks == 5 * ["pre-delete"], f"hooks: {hooks}")
+
+
+def webhooks_of(values):
+    """By their paths."""
+    found = of_kind(values, "MutatingWebhookConfiguration")[0]["webhooks"]
+    return {one["clientConfig"]["service"]["path"]: one for one in found}
+
+
+def test_injection_is_by_one_of_the_two(_world):
+    kinds = {values: {one["kind"] for one in rendered(values)} for values in ((), LEAST, WEBHOOK)}
+    for values, expected in (((), False), (LEAST, False), (WEBHOOK, True)):
+        check(({"MutatingWebhookConfiguration", "Deployment"} <= kinds[values]) == expected, f"{values}: {kinds[values]}")
+    names = {one["name"] for one in containers(pod_of(WEBHOOK))}
+    check({"library", "library-collect"} <= names and "nri" not in names, f"the DaemonSet has {names}")
+    options = [word for one in containers(pod_of(WEBHOOK)) for word in one["command"] if "--rings" in word]
+    check(not options, f"there is no plugin whose files the agent could read: {options}")
+
+
+def test_the_webhook_is_in_nobodys_way(_world):
+    for values in (WEBHOOK, OWN_CERTIFICATE, ("injection=webhook",)):
+        for one in webhooks_of(values).values():
+            check(one["failurePolicy"] == "Ignore" and one["timeoutSeconds"] <= 5 and one["sideEffects"] == "None", f"{one}")
+            check(one["reinvocationPolicy"] == "IfNeeded", "sidecars of other webhooks are left out")
+            left = next(e["values"] for e in one["namespaceSelector"]["matchExpressions"] if e["key"] == "kubernetes.io/metadata.name")
+            check(left == ["kube-system", "net"], f"namespaces that are left out: {left}")
+    removal = [one for one in rendered(WEBHOOK) if one["kind"] == "MutatingWebhookConfiguration" and is_hook(one)]
+    notes = removal[0]["metadata"]["annotations"]
+    check(len(removal) == 1 and not removal[0]["webhooks"], f"{removal}")
+    check(removal[0]["metadata"]["name"] == of_kind(WEBHOOK, "MutatingWebhookConfiguration")[0]["metadata"]["name"], "another name")
+    check(int(notes["helm.sh/hook-weight"]) < 0 and "before-hook-creation" in notes["helm.sh/hook-delete-policy"], f"{notes}")
+
+
+def selects(selector, labels):
+    def holds(one):
+        value = labels.get(one["key"])
+        return {"In": value in one.get("values", []), "NotIn": value not in one.get("values", []),
+                "Exists": value is not None, "DoesNotExist": value is None}[one["operator"]]
+    return all(holds(one) for one in selector["matchExpressions"])
+
+
+def test_each_pod_that_asks_for_rings_comes_by_one_path(_world):
+    level = "pod-security.kubernetes.io/enforce"
+    for values, default in ((("injection=webhook",), "privileged"), (WEBHOOK, "baseline")):
+        for enrolled in (None, "enabled", "disabled"):
+            for enforced in (None, "privileged", "baseline", "restricted"):
+                for label in (None, "enabled", "disabled"):
+                    names = {"kubernetes.io/metadata.name": "shop", "sidestep.dev/rings": enrolled, level: enforced}
+                    names = {key: value for key, value in names.items() if value}
+                    labels = {"sidestep.dev/rings": label} if label else {}
+                    paths = [path for path, one in webhooks_of(values).items()
+                             if selects(one["namespaceSelector"], names) and selects(one["objectSelector"], labels)]
+                    by = "/pod" if label == "enabled" else "/namespace" if label is None and enrolled == "enabled" else None
+                    above = "" if (enforced or default) == "privileged" else "/restricted"
+                    check(paths == ([above + by] if by else []), f"{default} {names} {labels}: {paths}")
+
+
+def test_the_webhooks_certificate_is_good_for_its_name(_world):
+    secret = of_kind(WEBHOOK, "Secret")[0]["data"]
+    check(set(secret) == {"ca.crt", "tls.crt", "tls.key"}, f"the authority's key is kept: {set(secret)}")
+    bundles = {one["clientConfig"]["caBundle"] for one in webhooks_of(WEBHOOK).values()}
+    check(bundles == {secret["ca.crt"]}, "the API server knows another authority")
+    with tempfile.TemporaryDirectory() as directory:
+        for name in ("ca.crt", "tls.crt"):
+            Path(directory, name).write_bytes(base64.b64decode(secret[name]))
+        said = run("openssl", "verify", "-purpose", "sslserver", "-verify_hostname", "sidestep-webhook.net.svc",
+                   "-CAfile", f"{directory}/ca.crt", f"{directory}/tls.crt")
+    check("OK" in said, said)
+    check(not of_kind(OWN_CERTIFICATE, "Secret"), "a Secret beside the user's own")
+
+
+def test_the_webhook_has_few_rights(_world):
+    deployment = of_kind(WEBHOOK, "Deployment")[0]["spec"]
+    pod = deployment["template"]["spec"]
+    rights = pod["containers"][0]["securityContext"]
+    check(deployment["replicas"] == 3 and pod["securityContext"]["runAsNonRoot"], "as root")
+    check(rights["readOnlyRootFilesystem"] and rights["capabilities"] == {"drop": ["ALL"]} and not rights["allowPrivilegeEscalation"],
+          f"{rights}")
+    check(not [one for one in pod["volumes"] if "hostPath" in one] and not pod.get("hostNetwork"), "something of the node")
+    selector, others = deployment["selector"]["matchLabels"], pod_labels(WEBHOOK)
+    check(selector != {key: others.get(key) for key in selector}, "the DaemonSet's pods count as the webhook's")
+    roles = [rule for kind in ("ClusterRole", "Role") for role in of_kind(WEBHOOK, kind)
+             if role["metadata"]["name"] == "sidestep-webhook" for rule in role["rules"]]
+    granted = {(resource, verb) for rule in roles for resource in rule["resources"] for verb in rule["verbs"]}
+    check(granted == {(name, verb) for name in ("nodes", "pods") for verb in ("list", "watch")}, f"{granted}")
+    words = pod["containers"][0]["command"]
+    installers = next(word for word in words if word.startswith("--installers=")).partition("=")[2]
+    check(dict(one.split("=") for one in installers.split(",")).items() <= others.items(), f"whose pods are {installers}?")
+
+
+def pod_labels(values):
+    return of_kind(values, "DaemonSet")[0]["spec"]["template"]["metadata"]["labels"]
 
 
 def test_the_manifests_are_up_to_date(_world):

@@ -13,7 +13,7 @@ from testkit.failure import check
 LARGEST = 60_000_000
 # Every file of the image: programs, the libraries that they need, what a libc reads, licences.
 KNOWN = re.compile(
-    r"usr/bin/(sidestepd?|sidestep-(agent|stack|nri|cni))|usr/lib/sidestep/libsidestep\.so"
+    r"usr/bin/(sidestepd?|sidestep-(agent|stack|nri|webhook|cni))|usr/lib/sidestep/libsidestep\.so"
     r"|(usr/)?lib(64)?/(x86_64-linux-gnu/)?(ld-linux-x86-64|libc|libm|libgcc_s|libelf|libz|libzstd)\.so\.\d"
     r"|var/run|etc/(passwd|group|nsswitch\.conf|sidestep/config\.toml)"
     r"|usr/share/doc/(sidestep/(LICENSE-(MIT|APACHE)|THIRD-PARTY\.gz)|(libc6|libgcc-s1|libelf1|zlib1g|libzstd1)/copyright)")

@@ -17,9 +17,10 @@ from .programs import LIBRARY, ROOT, Missing, epoch, run
 from .tree import Link, Tree
 
 PROGRAMS = ("sidestep", "sidestepd", "sidestep-agent", "sidestep-stack")
-# Parts of a DaemonSet that a build may lack.
-OF_PODS = ("sidestep-nri", "sidestep-cni")
-ROOTS = ("sidestep-cli", "sidestep-broker", "sidestep-preload", "sidestep-agent", "sidestep-stack", "sidestep-nri", "sidestep-cni")
+# Parts of the chart that a build may lack.
+OF_PODS = ("sidestep-nri", "sidestep-webhook", "sidestep-cni")
+ROOTS = ("sidestep-cli", "sidestep-broker", "sidestep-preload", "sidestep-agent", "sidestep-stack", "sidestep-nri", "sidestep-webhook",
+         "sidestep-cni")
 LARGEST = 60_000_000
 PASSWD = b"root:x:0:0:root:/:/usr/bin/sidestep\nnobody:x:65534:65534:nobody:/:/usr/bin/sidestep\n"
 GROUP = b"root:x:0:\nnogroup:x:65534:\n"

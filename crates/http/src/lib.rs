@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod asked;
 mod limits;
 mod server;
 mod service;
 
 pub use answer::{Answer, Page, apart};
+pub use asked::Asked;
 pub use limits::Limits;
 pub use server::Server;

@@ -1,11 +1,11 @@
 //! Which connections are served.
 
 use crate::answer::{Answer, Page};
+use crate::asked::Asked;
 use crate::limits::Limits;
 use crate::service::{Service, serve};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -55,10 +55,24 @@ impl Server {
     ///
     /// No descriptor is left for the event loop.
     pub fn run(self, answers: impl AsyncFn(Page) -> Answer + Clone + 'static) -> io::Result<()> {
+        let (permits, limits) = (Arc::new(Semaphore::new(ANSWERS)), self.limits);
+        self.run_with(async move |stream, asked| {
+            let (answers, permits) = (answers.clone(), Arc::clone(&permits));
+            serve(stream, Service { answers, permits, asked, permit: Mutex::default() }, limits).await;
+        })
+    }
+
+    /// The same for another protocol: `serve` gets each connection, which ends with it, and says when the request is there. It must
+    /// not block.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is left for the event loop.
+    pub fn run_with(self, serve: impl AsyncFn(TcpStream, Asked) + Clone + 'static) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         LocalSet::new().block_on(&runtime, async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let mut connections = Connections::new(answers, self.limits);
+            let mut connections = Connections { serve, limits: self.limits, open: Vec::new() };
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => connections.accept(stream),
@@ -70,40 +84,29 @@ impl Server {
 }
 
 struct Connections<F> {
-    answers: F,
+    serve: F,
     limits: Limits,
-    permits: Arc<Semaphore>,
     /// Ordered by age, the oldest first.
     open: Vec<Connection>,
 }
 
 struct Connection {
     task: AbortHandle,
-    has_asked: Arc<AtomicBool>,
+    asked: Asked,
 }
 
-impl<F: AsyncFn(Page) -> Answer + Clone + 'static> Connections<F> {
-    fn new(answers: F, limits: Limits) -> Connections<F> {
-        Connections { answers, limits, permits: Arc::new(Semaphore::new(ANSWERS)), open: Vec::new() }
-    }
-
+impl<F: AsyncFn(TcpStream, Asked) + Clone + 'static> Connections<F> {
     fn accept(&mut self, stream: TcpStream) {
         self.open.retain(|connection| !connection.task.is_finished());
         if self.open.len() >= self.limits.open {
-            let idle = self.open.iter().position(|connection| !connection.has_asked.load(Ordering::Relaxed));
+            let idle = self.open.iter().position(|connection| !connection.asked.is_noted());
             // All have sent their requests: the new connection is closed.
             let Some(idle) = idle else { return };
             self.open.remove(idle).task.abort();
         }
-        let has_asked = Arc::new(AtomicBool::new(false));
-        let Connections { answers, limits, permits, .. } = self;
-        let service = Service {
-            answers: answers.clone(),
-            permits: Arc::clone(permits),
-            has_asked: Arc::clone(&has_asked),
-            permit: Mutex::default(),
-        };
-        let serving = tokio::time::timeout(limits.until_answered, serve(stream, service, *limits));
-        self.open.push(Connection { task: spawn_local(serving).abort_handle(), has_asked });
+        let (serve, asked, within) = (self.serve.clone(), Asked::default(), self.limits.until_answered);
+        let its_own = asked.clone();
+        let serving = async move { tokio::time::timeout(within, serve(stream, its_own)).await };
+        self.open.push(Connection { task: spawn_local(serving).abort_handle(), asked });
     }
 }

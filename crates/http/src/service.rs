@@ -1,6 +1,7 @@
 //! One connection: a request and its answer.
 
 use crate::answer::{Answer, Page};
+use crate::asked::Asked;
 use crate::limits::Limits;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -11,7 +12,6 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sidestep_error::chain;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +21,7 @@ pub struct Service<F> {
     pub answers: F,
     /// One for each answer with metrics.
     pub permits: Arc<Semaphore>,
-    pub has_asked: Arc<AtomicBool>,
+    pub asked: Asked,
     /// Held until the answer has been read, or the connection ends.
     pub permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
@@ -37,7 +37,7 @@ pub async fn serve<F: AsyncFn(Page) -> Answer>(stream: TcpStream, service: Servi
 
 impl<F: AsyncFn(Page) -> Answer> Service<F> {
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-        self.has_asked.store(true, Ordering::Relaxed);
+        self.asked.note();
         Ok(match (request.method(), Page::at(request.uri().path())) {
             (_, None) => response(Answer::new(StatusCode::NOT_FOUND, "here are /metrics, /healthz and /readyz\n")),
             (&Method::GET | &Method::HEAD, Some(page)) => {

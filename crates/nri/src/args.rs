@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args as Group, Parser, Subcommand};
+use sidestep_injection::{directory, file_name};
 use sidestep_nri::injection::Injection;
 use sidestep_nri::namespaces::Namespaces;
 use sidestep_nri::run::Settings;
@@ -42,13 +43,13 @@ pub struct Run {
     #[arg(long, value_name = "NN", default_value = "10", value_parser = index)]
     index: String,
     /// Directory with the installed versions of the library
-    #[arg(long, value_name = "DIR", default_value = LIBRARY, value_parser = mountable)]
+    #[arg(long, value_name = "DIR", default_value = LIBRARY, value_parser = directory)]
     library: PathBuf,
     /// Directory of the broker's socket for members
-    #[arg(long, value_name = "DIR", default_value = "/run/sidestep/member", value_parser = mountable)]
+    #[arg(long, value_name = "DIR", default_value = "/run/sidestep/member", value_parser = directory)]
     member: PathBuf,
     /// Name of the broker's socket in that directory
-    #[arg(long, value_name = "NAME", default_value = "broker", value_parser = name)]
+    #[arg(long, value_name = "NAME", default_value = "broker", value_parser = file_name)]
     member_socket: String,
     /// Namespaces of the cluster whose pods are enrolled without a label of their own
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -112,28 +113,9 @@ pub struct Collect {
 enum ValueError {
     #[error("the index has two digits, such as 10")]
     Index,
-    #[error("write an absolute path without `..`, colons and blanks")]
-    Path,
-    #[error("write a file's name")]
-    Name,
 }
 
 fn index(text: &str) -> Result<String, ValueError> {
     let is_index = text.len() == 2 && text.bytes().all(|digit| digit.is_ascii_digit());
     is_index.then(|| text.to_owned()).ok_or(ValueError::Index)
-}
-
-/// A directory that has the same path in containers, and that LD_PRELOAD can name: a colon or a blank ends a name there.
-fn mountable(text: &str) -> Result<PathBuf, ValueError> {
-    let is_plain = text.starts_with('/')
-        && text.len() > 1
-        && !text.contains(|c: char| c == ':' || c.is_whitespace() || c.is_control())
-        && !text.split('/').any(|part| part == "..");
-    // Without a slash at the end, and without `.`.
-    is_plain.then(|| PathBuf::from(text).components().collect()).ok_or(ValueError::Path)
-}
-
-fn name(text: &str) -> Result<String, ValueError> {
-    let is_name = !text.is_empty() && !text.contains('/') && text != "." && text != "..";
-    is_name.then(|| text.to_owned()).ok_or(ValueError::Name)
 }

@@ -3,10 +3,10 @@
 //! Everything here is hostile: paths lead through links that the image has made, and files are what the image says that they are.
 //! Paths are resolved by the kernel below the container's root; nothing is opened that is not a regular file.
 
-use crate::reason::Reason;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use sidestep_injection::Reason;
 use sidestep_program::{Elf, extra_rights, interpreter_line, read};
 use std::fs::File;
 use std::io;

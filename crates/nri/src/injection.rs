@@ -1,14 +1,10 @@
 //! What a container gets: two mounts and two variables, and nothing else.
 
 use crate::api::{Container, ContainerAdjustment, KeyValue, Mount};
-use crate::reason::Reason;
 use crate::store;
-use sidestep_abi::env::BROKER;
-use std::path::{Component, Path, PathBuf};
+use sidestep_injection::{BROKER, LD_PRELOAD, LIBRARY, Reason, conflict, extended, names_library_below};
+use std::path::{Path, PathBuf};
 
-const LD_PRELOAD: &str = "LD_PRELOAD";
-/// Most bytes of LD_PRELOAD: half of what the kernel takes for one variable of a new program.
-const LONGEST_PRELOAD: usize = 64 * 1024;
 /// Part of the path of each volume of the kind `emptyDir`, which the kubelet makes.
 const EMPTY_DIR: &str = "/kubernetes.io~empty-dir/";
 
@@ -41,26 +37,17 @@ impl Injection {
 
     /// Whether a container has what [`Injection::adjustment`] adds.
     pub fn is_in(&self, container: &Container) -> bool {
-        values(container, LD_PRELOAD)
-            .flat_map(libraries)
-            .any(|name| is_ours(name) && Path::new(name).starts_with(&self.library))
+        values(container, LD_PRELOAD).any(|value| names_library_below(value, &self.library))
     }
 
     fn variables(&self, container: &Container, version: &Path) -> Result<Vec<KeyValue>, Reason> {
-        let present: Vec<_> = values(container, LD_PRELOAD).filter(|preload| !preload.is_empty()).collect();
-        let has_own =
-            values(container, BROKER).next().is_some() || present.iter().copied().flat_map(libraries).any(is_ours);
-        let (false, [] | [_]) = (has_own, &present[..]) else { return Err(Reason::OwnSettings) };
-        let present = present.first();
-        let library = version.join(store::LIBRARY).display().to_string();
-        let preload = present.map_or_else(|| library.clone(), |present| format!("{present}:{library}"));
-        if preload.len() > LONGEST_PRELOAD {
-            return Err(Reason::OwnSettings);
-        }
+        let sets_broker = values(container, BROKER).next().is_some();
+        let preload = extended(values(container, LD_PRELOAD), sets_broker, &version.join(LIBRARY))?;
         let socket = self.member.join(&self.socket).display().to_string();
         // Two plugins that set one variable are a conflict, for which the runtime would refuse the container. Taking the
         // variable away first gives it to us; its value is part of ours.
-        let taken = present.map(|_| variable(&format!("-{LD_PRELOAD}"), String::new()));
+        let is_present = values(container, LD_PRELOAD).any(|value| !value.is_empty());
+        let taken = is_present.then(|| variable(&format!("-{LD_PRELOAD}"), String::new()));
         Ok(taken.into_iter().chain([variable(LD_PRELOAD, preload), variable(BROKER, socket)]).collect())
     }
 }
@@ -81,38 +68,11 @@ fn values<'a>(container: &'a Container, name: &str) -> impl Iterator<Item = &'a 
     entries.filter(move |(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// The names in an LD_PRELOAD.
-fn libraries(preload: &str) -> impl Iterator<Item = &str> {
-    preload.split([':', ' ']).filter(|name| !name.is_empty())
-}
-
-fn is_ours(library: &str) -> bool {
-    Path::new(library).file_name().is_some_and(|name| name == store::LIBRARY)
-}
-
-/// Whether a mount of the container and one at `target` do not go together: they cover each other, or no directory for ours can
-/// be made in theirs, for which the runtime would refuse the container.
+/// Whether a mount of the container and one at `target` do not go together.
 fn conflicts(mount: &Mount, target: &Path) -> bool {
-    let destination = plain(&mount.destination);
-    if destination.starts_with(target) {
-        return true;
-    }
-    let takes_directories = mount.r#type == "tmpfs" || mount.source.contains(EMPTY_DIR);
     let is_writable = !mount.options.iter().any(|option| option == "ro");
-    target.starts_with(&destination) && !(takes_directories && is_writable)
-}
-
-/// A path without `.` and `..`, and with `/run` for `/var/run`, which is a link to it in most images.
-fn plain(path: &str) -> PathBuf {
-    let mut plain = PathBuf::from("/");
-    for component in Path::new(path).components() {
-        match component {
-            Component::Normal(name) => plain.push(name),
-            Component::ParentDir => _ = plain.pop(),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    plain.strip_prefix("/var/run").map(|rest| Path::new("/run").join(rest)).unwrap_or(plain)
+    let takes_directories = is_writable && (mount.r#type == "tmpfs" || mount.source.contains(EMPTY_DIR));
+    conflict(&mount.destination, takes_directories, target)
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@
 //! at later is counted.
 
 use crate::entrypoint::obstacle;
-use crate::outcome::Outcome;
-use crate::reason::Reason;
 use crate::report::{Reporter, Subject};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use sidestep_injection::{Outcome, Reason};
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

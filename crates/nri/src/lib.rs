@@ -8,23 +8,23 @@
 //!   |
 //! plugin      a request -> an answer                            reporter    log, file of events, metrics
 //!   |     \
-//! enrolment    injection    inspector -> entrypoint
+//! pod          injection    inspector -> entrypoint
 //! (namespaces) (mounts, variables)       (a container's first program)
 //! ```
+//!
+//! What is decided about containers is in sidestep-injection, which the admission webhook uses, too.
 #![forbid(unsafe_code)]
 
 pub mod api;
-mod enrolment;
 mod entrypoint;
 pub mod injection;
 mod inspector;
 mod metrics;
 pub mod mux;
 pub mod namespaces;
-mod outcome;
 mod plugin;
+mod pod;
 mod present;
-mod reason;
 mod report;
 pub mod run;
 mod server;

@@ -1,6 +1,5 @@
 //! Counts, in the text format of OpenMetrics.
 
-use crate::outcome::Outcome;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -9,6 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use sidestep_injection::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,16 +8,15 @@ use crate::api::{
     CreateContainerResponse, Empty, PLUGIN_SERVICE, PodSandbox, START_CONTAINER, SynchronizeRequest,
     SynchronizeResponse,
 };
-use crate::enrolment::{Enrolment, enrolment};
 use crate::injection::Injection;
 use crate::inspector::Inspector;
 use crate::namespaces::Namespaces;
-use crate::outcome::Outcome;
+use crate::pod::enrolment;
 use crate::present::Present;
-use crate::reason::Reason;
 use crate::report::{Reporter, Subject};
 use crate::ttrpc::{INVALID_ARGUMENT, Request, Response, UNIMPLEMENTED};
 use prost::Message as _;
+use sidestep_injection::{Enrolment, Outcome, Reason};
 
 /// Answers requests.
 pub struct Plugin {

@@ -2,10 +2,9 @@
 
 use crate::api::{Container, PodSandbox};
 use crate::metrics::Metrics;
-use crate::outcome::Outcome;
-use crate::reason::Reason;
 use jiff::Timestamp;
 use serde::Serialize;
+use sidestep_injection::{Outcome, Reason};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

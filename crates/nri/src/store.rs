@@ -14,16 +14,14 @@ mod use_of;
 
 pub use collect::{CollectError, Collected, collect, collect_all};
 pub use install::{InstallError, install};
+pub use sidestep_injection::LIBRARY;
 pub use use_of::UseError;
 
+use sidestep_injection::CURRENT;
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// The library's file in a version's directory.
-pub const LIBRARY: &str = "libsidestep.so";
-/// The link to the version that new containers get.
-const CURRENT: &str = "current";
 /// Beginning of the names of directories that are not versions yet.
 const TEMPORARY: &str = ".new-";
 /// Digits of a version's hash that are in its name.

@@ -97,6 +97,14 @@ fn a_version_that_was_changed_is_refused() {
 }
 
 #[test]
+fn an_empty_directory_in_the_link_s_place_gives_way() {
+    let store = Store::new();
+    fs::create_dir_all(store.path().join("current")).expect("a directory");
+    let version = store.install(b"one");
+    assert_eq!(current(&store.path()), Some(version));
+}
+
+#[test]
 fn a_link_that_leads_elsewhere_names_no_version() {
     let store = Store::new();
     let version = store.install(b"one");

@@ -24,14 +24,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-broker", &["sidestep-abi", "sidestep-ring", "sidestep-error", "sidestep-log"]),
     ("sidestep-agent-api", &[]),
     ("sidestep-program", &[]),
+    ("sidestep-injection", &["sidestep-abi", "sidestep-agent-api"]),
+    ("sidestep-webhook", &["sidestep-error", "sidestep-http", "sidestep-injection", "sidestep-log"]),
     (
         "sidestep-nri",
         &[
-            "sidestep-abi",
             "sidestep-agent-api",
             "sidestep-error",
             "sidestep-files",
             "sidestep-http",
+            "sidestep-injection",
             "sidestep-program",
         ],
     ),
@@ -117,7 +119,7 @@ fn the_library_brings_little_along() {
 #[test]
 fn daemon_and_command_line_know_nothing_of_the_library() {
     let packages = Packages::load();
-    for name in ["sidestep-broker", "sidestep-cli", "sidestep-nri"] {
+    for name in ["sidestep-broker", "sidestep-cli", "sidestep-nri", "sidestep-webhook"] {
         let used = packages.all(name, For::Shipping);
         assert!(used.contains("sidestep-abi"), "{name}: {used:?}");
         for not in ["sidestep-preload", "sidestep-conn", "sidestep-sys"] {

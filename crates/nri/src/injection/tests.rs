@@ -15,9 +15,7 @@ fn node() -> Node {
     let (library, member) = (directory.path().join("lib"), directory.path().join("member"));
     let version = library.join("0.1.0-aa");
     create_dir_all(&version).and_then(|()| create_dir_all(&member)).expect("directories");
-    write(version.join(store::LIBRARY), "")
-        .and_then(|()| symlink("0.1.0-aa", library.join("current")))
-        .expect("installed");
+    write(version.join(LIBRARY), "").and_then(|()| symlink("0.1.0-aa", library.join("current"))).expect("installed");
     let injection = Injection { library, member, socket: "broker".into() };
     Node { _directory: directory, injection, version: version.display().to_string() }
 }
@@ -73,7 +71,7 @@ fn an_ld_preload_that_is_there_is_extended() {
 #[test]
 fn own_settings_stay() {
     let node = node();
-    let long = format!("LD_PRELOAD=/{}", "x".repeat(LONGEST_PRELOAD));
+    let long = format!("LD_PRELOAD=/{}", "x".repeat(64 << 10));
     for env in [
         "SIDESTEP_BROKER=@mine",
         "SIDESTEP_BROKER=",

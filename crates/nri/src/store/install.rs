@@ -80,5 +80,10 @@ fn point_to(version: &Path, to: &Path) -> io::Result<()> {
     let temporary = tempfile::Builder::new().prefix(TEMPORARY).tempdir_in(to)?;
     let link = temporary.path().join(CURRENT);
     symlink(name.unwrap_or_default(), &link)?;
-    sidestep_files::rename(&link, &to.join(CURRENT))
+    let current = to.join(CURRENT);
+    // Runtimes make an empty directory of what a container is to mount and is not there: one that was restarted after a removal.
+    if current.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        fs::remove_dir(&current)?;
+    }
+    sidestep_files::rename(&link, &current)
 }

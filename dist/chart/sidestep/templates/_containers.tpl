@@ -21,7 +21,7 @@
     {{- if .Values.agent.removeTaint }}
     - --remove-taint
     {{- end }}
-    {{- if .Values.nri.enabled }}
+    {{- if eq (include "sidestep.injection" .) "nri" }}
     - --rings-namespaces={{ .Values.hostPaths.run }}/rings/namespaces
     - --rings-events={{ .Values.hostPaths.run }}/rings/events
     {{- end }}

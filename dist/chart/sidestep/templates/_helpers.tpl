@@ -60,6 +60,21 @@ capabilities:
   {{- end }}
 {{- end -}}
 
+{{/* What gives containers the library: "nri", "webhook", or nothing. */}}
+{{- define "sidestep.injection" -}}
+{{- if eq .Values.injection "webhook" -}}webhook{{- else if .Values.nri.enabled -}}nri{{- end -}}
+{{- end -}}
+
+{{- define "sidestep.webhookName" -}}
+{{- printf "%s-webhook" (include "sidestep.fullname" . | trunc 55 | trimSuffix "-") -}}
+{{- end -}}
+
+{{/* Other labels than those of the DaemonSet's pods. */}}
+{{- define "sidestep.webhookSelector" -}}
+app.kubernetes.io/name: {{ include "sidestep.name" . }}-webhook
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{/* Whether the agent has to know pods. */}}
 {{- define "sidestep.asksPods" -}}
 {{- if or .Values.agent.documents .Values.agent.networkPolicies .Values.cni.enabled -}}yes{{- end -}}
@@ -67,7 +82,7 @@ capabilities:
 
 {{/* Whether it has to know namespaces: their labels count for policies and for rings. */}}
 {{- define "sidestep.asksNamespaces" -}}
-{{- if or .Values.nri.enabled (include "sidestep.asksPods" .) -}}yes{{- end -}}
+{{- if or (eq (include "sidestep.injection" .) "nri") (include "sidestep.asksPods" .) -}}yes{{- end -}}
 {{- end -}}
 
 {{- define "sidestep.metricsAddress" -}}

@@ -34,11 +34,13 @@ affinity: {{- toYaml . | nindent 2 }}
   hostPath: {path: {{ .Values.hostPaths.run }}/member, type: DirectoryOrCreate}
 - name: operator
   hostPath: {path: {{ .Values.hostPaths.operator }}, type: DirectoryOrCreate}
-{{- if .Values.nri.enabled }}
-- name: nri
-  hostPath: {path: {{ .Values.hostPaths.nri }}, type: Directory}
+{{- if include "sidestep.injection" . }}
 - name: library
   hostPath: {path: {{ .Values.hostPaths.library }}, type: DirectoryOrCreate}
+{{- end }}
+{{- if eq (include "sidestep.injection" .) "nri" }}
+- name: nri
+  hostPath: {path: {{ .Values.hostPaths.nri }}, type: Directory}
 - name: rings
   hostPath: {path: {{ .Values.hostPaths.run }}/rings, type: DirectoryOrCreate}
 {{- end }}

@@ -24,7 +24,7 @@ spec:
           securityContext: {{- include "sidestep.rights" list | nindent 12 }}
           volumeMounts: {{- include "sidestep.cniMounts" . | nindent 12 }}
         {{- end }}
-        {{- if .Values.nri.enabled }}
+        {{- if include "sidestep.injection" . }}
         # Versions that pods still have stay until those pods end.
         - name: library-collect
           {{- include "sidestep.container" . | nindent 10 }}

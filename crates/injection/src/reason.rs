@@ -19,6 +19,16 @@ pub enum Reason {
     CreatedBefore,
     /// The runtime's request cannot be read.
     Undecodable,
+    /// The pod's namespace is under Pod Security `baseline` or `restricted`, which permits no volume of the node.
+    PodSecurity,
+    /// The pod has users of its own, and the node may not be able to map them in its volumes.
+    UserNamespace,
+    /// The pod is not for Linux.
+    OtherSystem,
+    /// The pod may run on a node that does not have the library.
+    OtherNodes,
+    /// Nobody knows what LD_PRELOAD the container will have.
+    UnknownPreload,
     /// The entrypoint has no loader.
     Static,
     /// The entrypoint's file gives rights: the loader ignores LD_PRELOAD.
@@ -35,7 +45,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for tables.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 19] = [
         Reason::OptedOut,
         Reason::HostNetwork,
         Reason::NoLibrary,
@@ -44,6 +54,11 @@ impl Reason {
         Reason::OwnSettings,
         Reason::CreatedBefore,
         Reason::Undecodable,
+        Reason::PodSecurity,
+        Reason::UserNamespace,
+        Reason::OtherSystem,
+        Reason::OtherNodes,
+        Reason::UnknownPreload,
         Reason::Static,
         Reason::ExtraRights,
         Reason::UnknownLibc,
@@ -63,6 +78,11 @@ impl Reason {
             Reason::OwnSettings => "own-settings",
             Reason::CreatedBefore => "created-before",
             Reason::Undecodable => "undecodable",
+            Reason::PodSecurity => "pod-security",
+            Reason::UserNamespace => "user-namespace",
+            Reason::OtherSystem => "other-system",
+            Reason::OtherNodes => "other-nodes",
+            Reason::UnknownPreload => "unknown-preload",
             Reason::Static => "static",
             Reason::ExtraRights => "extra-rights",
             Reason::UnknownLibc => "unknown-libc",
@@ -84,7 +104,20 @@ impl Reason {
             Reason::CreatedBefore => {
                 "The container was created without the plugin, or before its pod was enrolled: restart the pod"
             }
-            Reason::Undecodable => "The runtime's request cannot be read: use a runtime with NRI v1alpha1",
+            Reason::Undecodable => "The request cannot be read: use a runtime with NRI v1alpha1",
+            Reason::PodSecurity => {
+                "The namespace's Pod Security level permits no hostPath volume: use NRI, or the level privileged"
+            }
+            Reason::UserNamespace => {
+                "The pod has users of its own (hostUsers: false), for which not every node can mount a directory: use NRI"
+            }
+            Reason::OtherSystem => "The pod is not for Linux",
+            Reason::OtherNodes => {
+                "The pod may run on a node that does not have the library: name nodes that do, by nodeSelector or affinity"
+            }
+            Reason::UnknownPreload => {
+                "LD_PRELOAD may come from a ConfigMap, a Secret or a field, and cannot be extended: give the container a literal one, which may be empty"
+            }
             Reason::Static => {
                 "The entrypoint is static: nothing can be preloaded into it, but into programs that it starts"
             }

@@ -1,0 +1,127 @@
+//! Which nodes have the library. The kubelet would keep a pod waiting on a node that does not have it, perhaps for ever, so a pod gets
+//! the library only if all nodes have it on which the pod may run.
+
+use crate::pod::Pod;
+use crate::selector::may_run_on;
+use k8s_openapi::api::core::v1::Taint;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// By them pods choose nodes.
+    pub labels: BTreeMap<String, String>,
+    /// By them nodes turn pods away.
+    pub taints: Vec<Taint>,
+}
+
+/// All nodes of the cluster. Clones share them.
+#[derive(Clone)]
+pub struct Nodes {
+    known: Arc<RwLock<Known>>,
+    is_assumed: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    nodes: HashMap<String, Node>,
+    /// Names of nodes on which a pod of the DaemonSet has installed the library. It stays there until Sidestep is removed. A node may
+    /// be named here before it is known.
+    with_library: HashSet<String>,
+    is_complete: bool,
+}
+
+impl Nodes {
+    /// Nothing is known yet.
+    pub fn unknown() -> Nodes {
+        Nodes { known: Arc::default(), is_assumed: false }
+    }
+
+    /// All of them have the library, whichever there are.
+    pub fn assumed() -> Nodes {
+        Nodes { known: Arc::default(), is_assumed: true }
+    }
+
+    /// Whether all nodes on which the pod may run have the library; not if there is none, since one may come that has not.
+    pub fn all_have_library(&self, pod: &Pod) -> bool {
+        if self.is_assumed {
+            return true;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut possible = known.nodes.iter().filter(|(name, node)| may_run_on(pod, name, node)).peekable();
+        known.is_complete && possible.peek().is_some() && possible.all(|(name, _)| known.with_library.contains(name))
+    }
+
+    /// Whether all nodes have been read once.
+    pub fn are_known(&self) -> bool {
+        self.is_assumed || self.known.read().unwrap_or_else(PoisonError::into_inner).is_complete
+    }
+
+    /// How many there are, and how many of them have the library.
+    pub fn counts(&self) -> [usize; 2] {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        [known.nodes.len(), known.nodes.keys().filter(|name| known.with_library.contains(*name)).count()]
+    }
+
+    /// A node is there, or has changed.
+    pub fn add(&self, name: String, node: Node) {
+        self.change(|known| _ = known.nodes.insert(name, node));
+    }
+
+    /// A node is gone. One that comes with its name is another.
+    pub fn remove(&self, name: &str) {
+        self.change(|known| {
+            known.nodes.remove(name);
+            known.with_library.remove(name);
+        });
+    }
+
+    /// There are these nodes, and no others.
+    pub fn complete(&self, names: &HashSet<String>) {
+        self.change(|known| {
+            known.nodes.retain(|name, _| names.contains(name));
+            known.with_library.retain(|name| names.contains(name));
+            known.is_complete = true;
+        });
+    }
+
+    /// A node has the library.
+    pub fn note_library(&self, node: String) {
+        self.change(|known| _ = known.with_library.insert(node));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_gets_the_library_only_if_every_node_for_it_has_it() {
+        let pod = |selector| serde_json::from_value(json!({"spec": {"nodeSelector": selector}})).expect("a pod");
+        let (any, amd, arm) = (pod(json!({})), pod(json!({"arch": "amd64"})), pod(json!({"arch": "arm64"})));
+        let node = |arch: &str| Node { labels: [("arch".into(), arch.into())].into(), ..Node::default() };
+        let nodes = Nodes::unknown();
+        nodes.add("a".into(), node("amd64"));
+        nodes.note_library("a".into());
+        assert!(!nodes.all_have_library(&any) && !nodes.are_known(), "perhaps there are others");
+        nodes.complete(&HashSet::from(["a".into()]));
+        assert!(nodes.all_have_library(&any) && nodes.all_have_library(&amd) && nodes.are_known());
+        assert!(!nodes.all_have_library(&arm), "a node for it may come");
+
+        nodes.add("b".into(), node("arm64"));
+        assert!(!nodes.all_have_library(&any) && nodes.all_have_library(&amd) && !nodes.all_have_library(&arm));
+        assert_eq!(nodes.counts(), [2, 1]);
+        nodes.remove("b");
+        assert!(nodes.all_have_library(&any));
+
+        nodes.remove("a");
+        nodes.add("a".into(), node("amd64"));
+        assert!(!nodes.all_have_library(&any), "another node of the name");
+    }
+}

@@ -1,0 +1,153 @@
+//! Follows the nodes, and the pods of the DaemonSet, at the API server: list, then watch; again, with growing pauses, when that fails.
+
+use crate::nodes::{Node, Nodes};
+use futures_util::StreamExt;
+use futures_util::future::join;
+use k8s_openapi::api::core::v1::{Node as Object, Pod};
+use kube::config::InClusterError;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use sidestep_error::chain;
+use std::collections::HashSet;
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+/// Pause between attempts for the first connection.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Which pods install the library.
+#[derive(Clone, Debug)]
+pub struct Installers {
+    /// Their namespace.
+    pub namespace: String,
+    /// A selector of their labels.
+    pub selector: String,
+}
+
+/// Starts a thread that keeps `nodes` up to date until the process ends.
+pub fn start(installers: Installers, nodes: Nodes) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let follow = move || runtime.block_on(follow(&installers, &nodes));
+    std::thread::Builder::new().name("nodes".into()).spawn(follow)?;
+    Ok(())
+}
+
+/// Why there is no client for the API server.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error(transparent)]
+    InCluster(#[from] InClusterError),
+    #[error(transparent)]
+    Client(#[from] kube::Error),
+}
+
+/// As a pod of the cluster.
+fn connect() -> Result<Client, ConnectError> {
+    Ok(Client::try_from(kube::Config::incluster()?)?)
+}
+
+async fn follow(installers: &Installers, nodes: &Nodes) {
+    let client = loop {
+        match connect() {
+            Ok(client) => break client,
+            Err(error) => tracing::warn!("there is no client for the API server: {}", chain(&error)),
+        }
+        tokio::time::sleep(AGAIN).await;
+    };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &installers.namespace);
+    let pods = each(pods, Config::default().labels(&installers.selector), |event| pod(event, nodes));
+    let mut seen = HashSet::new();
+    let all = each(Api::<Object>::all(client), Config::default(), |event| node(event, nodes, &mut seen));
+    join(pods, all).await;
+}
+
+async fn each<K>(api: Api<K>, config: Config, mut note: impl FnMut(Event<K>))
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    let mut events = pin!(watcher(api, config).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => note(event),
+            Err(error) => tracing::warn!("the API server does not tell {}: {}", K::plural(&()), chain(&error)),
+        }
+    }
+}
+
+/// `seen`: nodes of a list that is being read.
+fn node(event: Event<Object>, nodes: &Nodes, seen: &mut HashSet<String>) {
+    match event {
+        Event::Apply(node) => nodes.add(node.name_any(), reduced(node)),
+        Event::Delete(node) => nodes.remove(&node.name_any()),
+        Event::Init => seen.clear(),
+        Event::InitApply(node) => {
+            seen.insert(node.name_any());
+            nodes.add(node.name_any(), reduced(node));
+        }
+        Event::InitDone => nodes.complete(&std::mem::take(seen)),
+    }
+}
+
+fn reduced(node: Object) -> Node {
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    Node { labels: node.metadata.labels.unwrap_or_default(), taints }
+}
+
+/// A pod's init containers install the library. It stays when the pod goes.
+fn pod(event: Event<Pod>, nodes: &Nodes) {
+    if let Event::Apply(pod) | Event::InitApply(pod) = event
+        && is_initialized(&pod)
+        && let Some(node) = pod.spec.and_then(|spec| spec.node_name)
+    {
+        nodes.note_library(node);
+    }
+}
+
+fn is_initialized(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Initialized" && condition.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node_of(name: &str) -> Object {
+        serde_json::from_value(json!({"metadata": {"name": name}})).expect("a node")
+    }
+
+    fn pod_of(initialized: &str) -> Pod {
+        let object: Value = json!({"metadata": {"name": "p"}, "spec": {"containers": [], "nodeName": "n1"},
+            "status": {"conditions": [{"type": "Initialized", "status": initialized}]}});
+        serde_json::from_value(object).expect("a pod")
+    }
+
+    #[test]
+    fn nodes_are_known_once_a_list_is_whole_and_have_the_library_once_a_pod_is_initialized() {
+        let (nodes, mut seen) = (Nodes::unknown(), HashSet::new());
+        let any = crate::pod::Pod::default();
+        for event in [Event::Init, Event::InitApply(node_of("n1"))] {
+            node(event, &nodes, &mut seen);
+        }
+        pod(Event::Apply(pod_of("True")), &nodes);
+        assert!(!nodes.are_known() && !nodes.all_have_library(&any));
+        node(Event::InitDone, &nodes, &mut seen);
+        assert!(nodes.are_known() && nodes.all_have_library(&any));
+
+        // The pod is replaced: what it has installed stays.
+        pod(Event::Delete(pod_of("True")), &nodes);
+        pod(Event::Apply(pod_of("False")), &nodes);
+        assert!(nodes.all_have_library(&any));
+
+        // A node that comes has no library yet, and one that is missing from a later list is gone.
+        node(Event::Apply(node_of("n2")), &nodes, &mut seen);
+        assert!(!nodes.all_have_library(&any));
+        for event in [Event::Init, Event::InitApply(node_of("n1")), Event::InitDone] {
+            node(event, &nodes, &mut seen);
+        }
+        assert!(nodes.all_have_library(&any));
+    }
+}
