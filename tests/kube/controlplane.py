@@ -13,7 +13,7 @@ from testkit.process import Process
 
 BRIDGE = "br0"
 ETCD = "http://127.0.0.1:2379"
-START_SECONDS = 120
+START_SECONDS = 300
 # Only the controllers that the tests need: slices are made from Pods, and namespaces can be used at once.
 CONTROLLERS = ("endpointslice-controller", "serviceaccount-controller", "namespace-controller")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kube import build, controllers, feed, mesh, outage, semantics
+from kube import build, conformance, controllers, feed, mesh, outage, semantics
 from kube.checks import Checks
 from kube.kube_proxy import MODES
 from kube.testbed import Testbed
@@ -30,7 +30,8 @@ from testkit.console import say
 from testkit.failure import Failure
 
 # In this order: `feed` is last because it leaves many objects behind.
-PARTS = {"semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage, "feed": feed}
+PARTS = {"conformance": conformance, "semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage,
+         "feed": feed}
 SEEDS = 1_000_000
 
 

@@ -20,9 +20,11 @@ const NEW_RULE: u16 = NFTABLES << 8 | 6;
 const TABLE_NAME: u16 = 1;
 const CHAIN_NAME: u16 = 3;
 const PREROUTING: u32 = 0;
+const FORWARD: u32 = 2;
 const POSTROUTING: u32 = 4;
 /// After fragments are put together, and before connection tracking.
 const RAW: i32 = -300;
+const FILTER: i32 = 0;
 const DESTINATION_NAT: i32 = -100;
 const SOURCE_NAT: i32 = 100;
 const REGISTER: u32 = 8;
@@ -43,6 +45,8 @@ pub(super) fn install() -> Result<()> {
         new(NEW_CHAIN, 0, &chain("refuse", "filter", PREROUTING, RAW)),
         new(NEW_CHAIN, 0, &chain("prerouting", "nat", PREROUTING, DESTINATION_NAT)),
         new(NEW_CHAIN, 0, &chain("postrouting", "nat", POSTROUTING, SOURCE_NAT)),
+        new(NEW_CHAIN, 0, &chain("forward", "filter", FORWARD, FILTER)),
+        new(NEW_RULE, APPEND, &rule("forward", &[connection_state(), is(INVALID), drop_packet()])),
         new(NEW_RULE, APPEND, &rule("refuse", &[mark(), is(REFUSED_MARK), port_unreachable()])),
         new(NEW_RULE, APPEND | ACK, &rule("prerouting", &[connection_state()])),
     ];
@@ -97,6 +101,18 @@ fn connection_state() -> Vec<u8> {
     expression("ct", &[number(1, REGISTER), number(2, STATE)])
 }
 
+/// The state of packets that conntrack does not take for part of a connection: those are not translated either. A client that
+/// gets one from the backend's own address would reset its connection.
+const INVALID: u32 = 1;
+
+/// `drop`
+fn drop_packet() -> Vec<u8> {
+    const VERDICT: u32 = 0;
+    const DROP: u32 = 0;
+    let verdict = nested(2, &number(1, DROP));
+    expression("immediate", &[number(1, VERDICT), nested(2, &verdict)])
+}
+
 /// `meta mark`
 fn mark() -> Vec<u8> {
     const MARK: u32 = 3;
@@ -106,7 +122,7 @@ fn mark() -> Vec<u8> {
 /// Ends the rule if the register has another value.
 fn is(value: u32) -> Vec<u8> {
     const EQUAL: u32 = 0;
-    // Of the packet, so in the machine's own order.
+    // Registers hold numbers in the machine's own order.
     let value = attribute(1, &value.to_ne_bytes());
     expression("cmp", &[number(1, REGISTER), number(2, EQUAL), nested(3, &value)])
 }

@@ -6,30 +6,39 @@ use libbpf_rs::{MapCore, MapHandle};
 use rustix::net::{AddressFamily, Protocol, RawProtocol, SocketType, sendto, socket};
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 /// More than each table has room for.
 const SENDERS: u32 = 80_000;
 /// Of `external_affinities` and `external_datagrams`.
 const ROOM: usize = 1 << 16;
 
+const SYN: u8 = 0x02;
+
 /// Packets from as many addresses, which need not exist, to the NodePort.
 fn flood(world: &World, protocol: u8) {
     world.outside.run(|| {
-        let raw = socket(AddressFamily::INET, SocketType::RAW, RawProtocol::new(255).map(Protocol::from_raw)).unwrap();
+        let raw = raw();
         let to: Ipv4Addr = NODE[0].parse().unwrap();
         for number in 0..SENDERS {
             let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + number);
-            let packet = packet(from, to, protocol);
+            let packet = packet(from, to, protocol, SYN);
             sendto(&raw, &packet, rustix::net::SendFlags::empty(), &SocketAddr::from((to, 0))).unwrap();
         }
     });
 }
 
-/// An IPv4 packet with a SYN, or with an empty datagram. The kernel computes the checksum of the IP header.
-fn packet(from: Ipv4Addr, to: Ipv4Addr, protocol: u8) -> Vec<u8> {
+/// A socket that sends packets with their headers.
+pub fn raw() -> OwnedFd {
+    let any = RawProtocol::new(255).map(Protocol::from_raw);
+    socket(AddressFamily::INET, SocketType::RAW, any).unwrap()
+}
+
+/// An IPv4 packet with a segment that has these flags, or with an empty datagram. The kernel computes the checksum of the IP header.
+pub fn packet(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, flags: u8) -> Vec<u8> {
     let ports = [40_000u16.to_be_bytes(), NODE_PORT.to_be_bytes()].concat();
     let rest: Vec<u8> = match protocol {
-        6 => [&[0; 8][..], &[0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]].concat(),
+        6 => [&[0; 8][..], &[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]].concat(),
         _ => vec![0, 8, 0, 0],
     };
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];

@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod flood;
+mod invalid;
 mod lives;
 mod refused;
 mod streams;
