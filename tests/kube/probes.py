@@ -99,9 +99,16 @@ def with_sources(says, spec, frontend, who):
         return says
     keeps = keeps_source(spec, frontend, who == "outside")
     # Who is the backend itself would answer itself directly.
-    own = {at.endpoint(ip, port) for ip in at.of_client(who) for port in at.BACKEND_PORTS}
-    named = {f"{backend} from {'client' if keeps and backend not in own else 'node'}" for backend in says.backends}
+    own = endpoints_at(at.of_client(who))
+    # What the node keeps to itself passes no rule that masquerades.
+    here = endpoints_at(at.NODE.values())
+    clients = says.backends - own if keeps else says.backends & here
+    named = {f"{backend} from {'client' if backend in clients else 'node'}" for backend in says.backends}
     return says._replace(backends=frozenset(named))
+
+
+def endpoints_at(addresses):
+    return {at.endpoint(ip, port) for ip in addresses for port in at.BACKEND_PORTS}
 
 
 def of_health(name, spec):

@@ -84,8 +84,8 @@ fn a_connection_from_outside_outlives_agents_and_an_agent_without_the_option_end
 
     node.stop();
     node.start();
-    assert!(!node.pins().join("services/external").exists());
-    assert!(rules(&node).is_empty());
+    // Sockets are served first.
+    node.wait(|node| !node.pins().join("services/external").exists() && rules(node).is_empty());
 }
 
 /// A command on the node.
