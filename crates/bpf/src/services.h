@@ -41,8 +41,8 @@ enum frontend_flags {
 	ELSEWHERE = 1 << 4,         /* only other nodes have endpoints: packets are dropped, not refused */
 };
 
-/* The mark of a packet that is to be refused: the whole of it, which nobody else uses. */
-#define REFUSED_MARK 0x51de5e9
+/* The mark of a packet that is to be refused: the whole of it (0x51de5e9), which nobody else uses. */
+#define REFUSED_MARK 85845481
 
 struct frontend {
 	u32 service; /* index into service_counters; the same for all frontends with the same backends of one Service */
