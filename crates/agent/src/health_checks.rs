@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
 use serde_json::json;
 use sidestep_error::chain;
+use sidestep_mesh::address::Family;
 use sidestep_mesh::object::Name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -37,14 +38,14 @@ type Answers = BTreeMap<u16, Answer>;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub service: Name,
-    /// Ready ones on this node.
-    pub endpoints: usize,
+    /// Ready ones on this node, as [`Family::BOTH`].
+    pub endpoints: [usize; 2],
 }
 
 /// The thread that answers. Without changes it goes on with what it knows.
 pub struct HealthChecks {
     answers: watch::Sender<Answers>,
-    known: BTreeMap<Name, (u16, usize)>,
+    known: BTreeMap<Name, (u16, [usize; 2])>,
 }
 
 impl HealthChecks {
@@ -60,7 +61,7 @@ impl HealthChecks {
     }
 
     /// None: nobody asks for this Service.
-    pub fn set(&mut self, service: &Name, check: Option<(u16, usize)>) {
+    pub fn set(&mut self, service: &Name, check: Option<(u16, [usize; 2])>) {
         match check {
             Some(check) => self.known.insert(service.clone(), check),
             None => self.known.remove(service),
@@ -161,7 +162,9 @@ impl Port {
     }
 
     async fn answer(&self, stream: TcpStream) {
-        let answer = service_fn(|_: Request<Incoming>| async { Ok::<_, Infallible>(self.said()) });
+        let Ok(own) = stream.local_addr() else { return };
+        let family = Family::of(own.ip().to_canonical());
+        let answer = service_fn(|_: Request<Incoming>| async { Ok::<_, Infallible>(self.said(family)) });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(8192).keep_alive(false);
         if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
@@ -169,14 +172,16 @@ impl Port {
         }
     }
 
-    /// The fields are kube-proxy's.
-    fn said(&self) -> Response<Full<Bytes>> {
+    /// The fields are kube-proxy's. The load balancer sends connections of the family by which it asks.
+    fn said(&self, family: Family) -> Response<Full<Bytes>> {
         let answer = self.answers.borrow().get(&self.port).cloned();
         let Some(Answer { service, endpoints }) = answer else {
             let mut gone = Response::new(Full::default());
             *gone.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             return gone;
         };
+        let [v4, v6] = endpoints;
+        let endpoints = if family == Family::V4 { v4 } else { v6 };
         let body = json!({
             "service": {"namespace": &*service.namespace, "name": &*service.name},
             "localEndpoints": endpoints,

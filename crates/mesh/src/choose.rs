@@ -1,7 +1,7 @@
 //! Endpoint selection: which endpoints of a Service serve on this node, by readiness, traffic policy, topology hints and
 //! termination, as kube-proxy decides it.
 
-use crate::address::Endpoint;
+use crate::address::{Endpoint, Family};
 use crate::object::{Slice, SliceEndpoint};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,11 +55,11 @@ pub(crate) fn local<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candid
     if ready.is_empty() { mine.into_iter().filter(|c| c.is_draining()).collect() } else { ready }
 }
 
-/// How many ready endpoints of a Service are on this node, whatever ports they have.
-pub fn ready_here(slices: &[&Slice], node: &Node) -> usize {
-    let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+/// How many ready endpoints of a Service are on this node, of one family, and of slices that name a port.
+pub fn ready_here(slices: &[&Slice], node: &Node, family: Family) -> usize {
+    let endpoints = slices.iter().filter(|slice| !slice.ports.is_empty()).flat_map(|slice| &slice.endpoints);
     let here = endpoints.filter(|one| one.ready && one.node.as_ref() == Some(&node.name));
-    here.map(|one| one.address).collect::<BTreeSet<_>>().len()
+    here.filter(|one| Family::of(one.address) == family).map(|one| one.address).collect::<BTreeSet<_>>().len()
 }
 
 /// Hints count only if every ready endpoint has one, and one of them names this node, or else this zone.

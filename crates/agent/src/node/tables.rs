@@ -3,6 +3,7 @@
 use super::Node;
 use crate::policing::Changed;
 use sidestep_error::chain;
+use sidestep_mesh::address::Family;
 use sidestep_mesh::choose;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::reconcile::Outcome;
@@ -52,7 +53,10 @@ impl Node {
         let (state, node) = (&self.view.state, self.view.reconciler.node());
         for name in names {
             let port = state.service(name).and_then(|service| service.health_check_port);
-            checks.set(name, port.map(|port| (port, choose::ready_here(&state.slices(name), node))));
+            checks.set(
+                name,
+                port.map(|port| (port, Family::BOTH.map(|of| choose::ready_here(&state.slices(name), node, of)))),
+            );
         }
         checks.publish();
     }
