@@ -20,7 +20,7 @@ fn a_packet_of_a_backend_that_belongs_to_no_connection_does_not_reach_the_client
     let before = world.outside.run(resets);
     pod.namespace.run(|| {
         let packet = packet(from, to, 6, SYN_ACK);
-        sendto(&raw(), &packet, SendFlags::empty(), &SocketAddr::from((to, 0))).unwrap();
+        sendto(raw(), &packet, SendFlags::empty(), &SocketAddr::from((to, 0))).unwrap();
     });
     // Packets of one device keep their order.
     world.outside.run(|| call(frontends(0)[0]).exchange(1000));
