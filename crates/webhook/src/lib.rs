@@ -21,6 +21,7 @@ mod certificate;
 mod decision;
 mod metrics;
 mod mutation;
+mod node;
 mod nodes;
 mod places;
 mod pod;

@@ -1,20 +1,11 @@
 //! Which nodes have the library. The kubelet would keep a pod waiting on a node that does not have it, perhaps for ever, so a pod gets
 //! the library only if all nodes have it on which the pod may run.
 
+use crate::node::Node;
 use crate::pod::Pod;
 use crate::selector::may_run_on;
-use k8s_openapi::api::core::v1::Taint;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
-
-/// A node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Node {
-    /// By them pods choose nodes.
-    pub labels: BTreeMap<String, String>,
-    /// By them nodes turn pods away.
-    pub taints: Vec<Taint>,
-}
 
 /// All nodes of the cluster. Clones share them.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! Whether a pod may run on a node, as far as the scheduler goes by names, labels and taints.
 
-use crate::nodes::Node;
+use crate::node::Node;
 use crate::pod::Pod;
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 

@@ -1,6 +1,7 @@
 //! Follows the nodes, and the pods of the DaemonSet, at the API server: list, then watch; again, with growing pauses, when that fails.
 
-use crate::nodes::{Node, Nodes};
+use crate::node::Node;
+use crate::nodes::Nodes;
 use futures_util::StreamExt;
 use futures_util::future::join;
 use k8s_openapi::api::core::v1::{Node as Object, Pod};
