@@ -10,8 +10,6 @@ use std::io;
 
 /// Size of a netlink message's header.
 const HEADER: usize = 16;
-/// Offset of the flags in it.
-const FLAGS: usize = 6;
 /// So often objects are listed again that have changed meanwhile.
 const TRIES: usize = 20;
 
@@ -28,9 +26,18 @@ pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Route
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
+    whole_answer(&socket, &bytes, parse)
+}
+
+/// Sends a request and reads the whole answer, again if objects have changed while the kernel listed them.
+fn whole_answer<T>(
+    socket: &Socket,
+    request: &[u8],
+    parse: impl Fn(&[u8], &mut Vec<T>) -> io::Result<Rest>,
+) -> io::Result<Vec<T>> {
     for _ in 0..TRIES {
-        socket.send(&bytes, 0)?;
-        if let Some(found) = answer(|| Ok(socket.recv_from_full()?.0))? {
+        socket.send(request, 0)?;
+        if let Some(found) = answer(|| Ok(socket.recv_from_full()?.0), &parse)? {
             return Ok(found);
         }
     }
@@ -38,30 +45,40 @@ pub fn request(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<Route
 }
 
 /// The whole answer. None: objects have changed while the kernel listed them, and some may be missing.
-fn answer(mut next: impl FnMut() -> io::Result<Vec<u8>>) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
+fn answer<T>(
+    mut next: impl FnMut() -> io::Result<Vec<u8>>,
+    parse: impl Fn(&[u8], &mut Vec<T>) -> io::Result<Rest>,
+) -> io::Result<Option<Vec<T>>> {
     let (mut found, mut has_changed) = (Vec::new(), false);
     loop {
         let datagram = next()?;
-        has_changed |= is_interrupted(&datagram);
+        has_changed |= messages(&datagram).any(|message| message.flags & NLM_F_DUMP_INTR != 0);
         if parse(&datagram, &mut found)? == Rest::None {
             return Ok((!has_changed).then_some(found));
         }
     }
 }
 
-/// Whether a message of the datagram has NLM_F_DUMP_INTR.
-fn is_interrupted(datagram: &[u8]) -> bool {
-    messages(datagram).any(|message| u16::from_ne_bytes([message[FLAGS], message[FLAGS + 1]]) & NLM_F_DUMP_INTR != 0)
+/// A message of a datagram.
+struct Message<'a> {
+    kind: u16,
+    flags: u16,
+    /// What follows the header.
+    body: &'a [u8],
+    /// With the header.
+    whole: &'a [u8],
 }
 
-/// The messages, each with its header.
-fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The messages of a datagram, up to one that is cut off.
+fn messages(datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
-        let length = u32::from_ne_bytes(*rest.first_chunk::<4>()?) as usize;
-        let (one, after) = rest.split_at_checked(length.next_multiple_of(4).clamp(HEADER, rest.len().max(HEADER)))?;
-        rest = after;
-        Some(one)
+        let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+        let whole = rest.get(..length)?;
+        let number = |at: usize| Some(u16::from_ne_bytes(*whole.get(at..)?.first_chunk()?));
+        let message = Message { kind: number(4)?, flags: number(6)?, body: whole.get(HEADER..)?, whole };
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
     })
 }
 
@@ -89,7 +106,7 @@ pub enum Rest {
 /// The error that the kernel reports in the datagram.
 pub fn parse(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<Rest> {
     for one in messages(datagram) {
-        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one).map(|message| message.payload) {
+        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one.whole).map(|message| message.payload) {
             Ok(NetlinkPayload::Done(_)) => return Ok(Rest::None),
             // An error message without an error code is an acknowledgement.
             Ok(NetlinkPayload::Error(error)) if error.code.is_none() => return Ok(Rest::None),
@@ -132,12 +149,12 @@ mod tests {
     fn a_list_of_objects_that_changed_meanwhile_is_no_answer() {
         let with = |flags: u16| {
             let mut message = message(999, &[]);
-            message[FLAGS..FLAGS + 2].copy_from_slice(&flags.to_ne_bytes());
+            message[6..8].copy_from_slice(&flags.to_ne_bytes());
             message
         };
         let said = |first: u16, last: u16| {
             let mut datagrams = [with(first), [with(last), super::tests::answer(0)].concat()].into_iter();
-            super::answer(|| Ok(datagrams.next().expect("no more is read"))).unwrap().is_some()
+            super::answer(|| Ok(datagrams.next().expect("no more is read")), super::parse).unwrap().is_some()
         };
         assert!(said(0, 2));
         assert!(!said(NLM_F_DUMP_INTR, 2) && !said(2, NLM_F_DUMP_INTR | 2));

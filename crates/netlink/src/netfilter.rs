@@ -1,7 +1,6 @@
 //! Messages of nfnetlink: requests to netfilter in the network namespace of the calling thread.
 
-use crate::HEADER;
-use netlink_sys::Socket;
+use crate::{HEADER, Message, Rest, messages, whole_answer};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use std::io;
 
@@ -71,9 +70,11 @@ pub fn text(kind: u16, value: &str) -> Vec<u8> {
 ///
 /// The kernel's.
 pub fn ask(request: &[u8]) -> io::Result<()> {
-    let (answer, _) = send(request)?.recv_from_full()?;
+    let socket = crate::open(NETLINK_NETFILTER)?;
+    socket.send(request, 0)?;
+    let (answer, _) = socket.recv_from_full()?;
     match messages(&answer).next() {
-        Some((ERROR, body)) => acknowledged(body),
+        Some(Message { kind: ERROR, body, .. }) => acknowledged(body),
         Some(_) => Ok(()),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
@@ -83,26 +84,19 @@ pub fn ask(request: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The kernel's.
+/// The kernel's. EBUSY: as of [`crate::request`].
 pub fn list(kind: u16, attribute: u16) -> io::Result<Vec<String>> {
-    let socket = send(&message(kind, DUMP, ANY_FAMILY, &[]))?;
-    let mut names = Vec::new();
-    loop {
-        let (answer, _) = socket.recv_from_full()?;
-        for (kind, body) in messages(&answer) {
+    let socket = crate::open(NETLINK_NETFILTER)?;
+    whole_answer(&socket, &message(kind, DUMP, ANY_FAMILY, &[]), |datagram, names| {
+        for Message { kind, body, .. } in messages(datagram) {
             match kind {
-                DONE => return Ok(names),
-                ERROR => return acknowledged(body).map(|()| names),
+                DONE => return Ok(Rest::None),
+                ERROR => return acknowledged(body).map(|()| Rest::None),
                 _ => names.extend(text_in(body.get(FAMILY..).unwrap_or_default(), attribute)),
             }
         }
-    }
-}
-
-fn send(request: &[u8]) -> io::Result<Socket> {
-    let socket = crate::open(NETLINK_NETFILTER)?;
-    socket.send(request, 0)?;
-    Ok(socket)
+        Ok(Rest::Follows)
+    })
 }
 
 fn acknowledged(body: &[u8]) -> io::Result<()> {
@@ -111,18 +105,6 @@ fn acknowledged(body: &[u8]) -> io::Result<()> {
         Some(code) => Err(io::Error::from_raw_os_error(-code)),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
-}
-
-/// Kind and body of each message.
-fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let mut rest = datagram;
-    std::iter::from_fn(move || {
-        let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
-        let kind = u16::from_ne_bytes(*rest.get(4..)?.first_chunk()?);
-        let body = rest.get(HEADER..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, body))
-    })
 }
 
 /// The text of an attribute, without the 0 at its end.

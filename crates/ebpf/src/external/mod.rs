@@ -1,7 +1,8 @@
 //! Packets to Services that arrive at the node's devices: from outside, and from pods whose sockets the programs do not see.
 //!
 //! The program at a device only finds the backend, and asks the kernel's connection tracking for an entry that leads there. The
-//! kernel translates the packets, and answers those that are refused ([`nat`]). So connections go on while nobody runs, and while programs are exchanged.
+//! kernel translates the packets, and answers those that are refused ([`nat`]). So connections go on while nobody runs, and while
+//! programs are exchanged.
 
 mod devices;
 mod legacy;
