@@ -67,10 +67,11 @@ class Cluster(Testbed):
             for node in self.nodes:
                 node.bring(archive)
 
-    def sidestep_image(self):
-        """As it is shipped."""
-        programs = [word for directory in self.built for word in ("--programs", directory)]
-        command = [sys.executable, ROOT / "tools" / "package", "image", *programs, "--output", self.directory / "image"]
+    def sidestep_image(self, built=None, version=None):
+        """As it is shipped. `version`: another one than the workspace's."""
+        programs = [word for directory in built or self.built for word in ("--programs", directory)]
+        command = [sys.executable, ROOT / "tools" / "package", "image", *programs,
+                   "--output", self.directory / f"image{version or ''}", *(["--version", version] if version else [])]
         said = run(*command, seconds=IMAGE_SECONDS)
         return Path(said.split()[0])
 

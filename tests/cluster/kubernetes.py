@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cluster import build, density, faults, goal, hostile, istio, reboot, webhook, workloads
+from cluster import build, density, faults, goal, hostile, istio, reboot, upgrade, webhook, workloads
 from cluster.cluster import Cluster
 from kube.build import build as build_modules
 from kube.checks import Checks
@@ -31,7 +31,7 @@ from testkit.failure import Failure
 CASES = {"nri": (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER), "webhook": webhook.CASES}
 NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 # Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
-FURTHER = {case.__name__: case for case in (*hostile.CASES, *istio.CASES, *reboot.CASES, *density.CASES)}
+FURTHER = {case.__name__: case for case in (*hostile.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES)}
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 

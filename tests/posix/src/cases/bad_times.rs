@@ -6,6 +6,7 @@ use std::time::Instant;
 use libc::{epoll_event, fd_set, pollfd, timespec, timeval};
 
 use crate::around::{goes_on, on_both};
+use crate::carried::Awaited;
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
@@ -115,12 +116,14 @@ fn never_waits(fd: Fd) {
 fn before_the_upgrade() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     assert_eq!(set_timeout(client.fd(), libc::SO_RCVTIMEO, -1, 0), Ok(0));
+    let awaited = Awaited::of(&[client.fd(), server.fd()]);
     for _ in 0..link::WARM_ROUNDS {
         client.send(64);
         server.recv(64);
         server.send(64);
         client.rx.await_bytes(64);
         client.recv(64);
+        awaited.rest();
     }
     never_waits(client.fd());
     assert_eq!(set_timeout(client.fd(), libc::SO_RCVTIMEO, 0, 0), Ok(0));

@@ -2,6 +2,7 @@
 
 use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK};
 
+use crate::carried::Awaited;
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
@@ -56,6 +57,7 @@ fn registered_anew() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     fds::set_nonblocking(server.fd(), true);
     let set = Epoll::new();
+    let awaited = Awaited::of(&[client.fd(), server.fd()]);
     for _ in 0..link::WARM_ROUNDS {
         set.add(server.fd(), IN);
         client.send(link::WARM_BYTES);
@@ -64,6 +66,7 @@ fn registered_anew() {
         server.recv(link::WARM_BYTES);
         server.send(link::WARM_BYTES);
         client.recv(link::WARM_BYTES);
+        awaited.rest();
     }
 }
 
