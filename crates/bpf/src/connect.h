@@ -154,7 +154,7 @@ static __always_inline u32 backend_or_error(struct bpf_sock_addr *ctx, const str
 	return 0;
 }
 
-/* Changes `to` into a backend's address if `to` is a Service's. Returns the program's verdict, ALLOW or DENY. */
+/* Changes `to` into a backend's address if `to` is a Service's (ClusterIP). Returns the program's verdict, ALLOW or DENY. */
 VERIFIED_ONCE int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
 	struct frontend frontend = {};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Packets to Services that arrive at the node's devices. The first packet of a connection is given an entry of the kernel's own
- * connection tracking, with a backend as its destination: all that follows, both ways, is translated by the kernel, and so are
- * ICMP errors, and packets that come in fragments. The program changes no packet.
+ * Packets to Services (ClusterIP, NodePort, external address) that arrive at the node's devices. The first packet of a
+ * connection is given an entry of the kernel's own connection tracking, with a backend as its destination: all that follows,
+ * both ways, is translated by the kernel, and so are ICMP errors, and packets that come in fragments. The program changes no
+ * packet.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>

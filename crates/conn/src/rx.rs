@@ -38,7 +38,7 @@ pub struct Rx {
     /// ([`Rx::enter_ahead`]), and has read nothing of the ring yet.
     ahead: u64,
     copies: Copies,
-    /// Position at which the last stretch ended, and the tail at that moment. If the writer dies before it has sent the bytes
+    /// Where this end left the last stretch, and the writer's tail at that moment. If the writer dies before it has sent the bytes
     /// between by kernel, they are still in the ring.
     drain_from: u64,
     drain_to: u64,
@@ -51,7 +51,7 @@ pub struct Rx {
     pub socket: u64,
     /// Bytes read from rings.
     pub ring: u64,
-    /// Number of stretches that have ended.
+    /// Number of stretches that this end has left.
     pub ended: u32,
 }
 
@@ -125,7 +125,7 @@ impl Rx {
         Ok(())
     }
 
-    /// What to read in the present stretch. None: the stretch has ended, and this end has left it.
+    /// What to read in the present stretch. None: this end has left it.
     #[inline]
     fn in_stretch(&mut self, half: Half) -> Result<Option<Read>, PeerViolation> {
         if self.input.is_frozen(half.reader)? {
@@ -279,7 +279,7 @@ impl Rx {
         self.is_handed_over = !self.in_ring;
     }
 
-    /// Position up to which bytes had been published when the last stretch ended.
+    /// Position up to which bytes had been published when this end left the last stretch.
     pub fn drain_target(&self) -> u64 {
         self.drain_to
     }
@@ -336,8 +336,8 @@ impl Rx {
         if self.in_ring { self.input.available(half.writer, half.size).unwrap_or(0) } else { 0 }
     }
 
-    /// Leaves a stretch that ended at the present position. Copies follow by kernel from where the writer began them, if it
-    /// did.
+    /// Leaves a stretch at the present position, where the reader's word is frozen. Copies follow by kernel from where the
+    /// writer began them, if it did.
     fn leave(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.input.is_copying() {
             let has_copies = self.copies.leave(&self.input, half)?;
@@ -376,13 +376,14 @@ impl Rx {
         Ok(())
     }
 
-    /// A stretch that this end never entered has ended at `end`.
+    /// This end does not enter a stretch, which counts as left at `end`.
     fn notice(&mut self, half: Half, end: u64) {
         self.remember_tail(half, end);
         self.tell_noticed(half);
     }
 
-    /// Stores the tail of a stretch that ended at `end`. It is clamped to what a ring holds, so that no caller waits for more.
+    /// Stores the tail of a stretch that this end left at `end`. It is clamped to what a ring holds, so that no caller waits for
+    /// more.
     fn remember_tail(&mut self, half: Half, end: u64) {
         let n = published_after(half.writer, end, half.size).unwrap_or(0);
         (self.drain_from, self.drain_to) = (end, end.wrapping_add(n as u64));

@@ -153,8 +153,8 @@ impl Writer {
         if takes_no_copies(half, around) { self.tx.leave_in_ring(half) } else { Ok(()) }
     }
 
-    /// Acts on hints: the reader has left the ring, or the stretch must end, and is ended. `around`: called after the hints
-    /// have been noted.
+    /// Acts on hints: the direction goes back to the kernel if the reader has left the ring, or if the stretch is to end, for the
+    /// reason that `wanted_back` chooses. `around`: called after the hints have been noted.
     pub fn heed(&mut self, half: Half, around: impl FnOnce() -> Around) -> Result<Option<Reason>, PeerViolation> {
         self.tx.note_hints(half);
         self.tx.poll(half)?;
@@ -170,6 +170,7 @@ impl Writer {
         self.wanted_back(half, around).is_some()
     }
 
+    /// Why the stretch is to end.
     fn wanted_back(&self, half: Half, around: Around) -> Option<Reason> {
         if !self.tx.in_ring() {
             return None;

@@ -235,7 +235,7 @@ impl Link {
 
     #[cold]
     fn wake(&self, place: usize, slot: usize) {
-        // A waiter whose doorbell the peer has not received (-1) does not sleep for long.
+        // A waiter of the peer whose eventfd we have not received yet (-1) does not sleep for long.
         let eventfd = self.peer_bells[place].load(Acquire);
         if eventfd >= 0 && fd::ring(eventfd) {
             return;

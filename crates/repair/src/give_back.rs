@@ -140,7 +140,7 @@ pub fn finish(fd: impl AsFd, state: &State, queues: &Queues, buffers: Buffers) -
 }
 
 /// Sends bytes on a connection that the kernel carries, behind those of a [`give_back`]. The send buffer grows as needed for them, and is
-/// then as large as before. Returns how many bytes are in the queue.
+/// then as large as before. Returns how many of `bytes` were put into the send queue.
 pub fn send_behind(fd: impl AsFd, bytes: &[u8]) -> usize {
     let fd = fd.as_fd();
     let Ok(before) = Buffers::read(fd) else { return 0 };

@@ -9,7 +9,7 @@ use sidestep_abi::sync::{Ordering, fence_after_rmw};
 pub enum Advance {
     /// The bytes are consumed.
     Done,
-    /// The stretch ended before these bytes. They will come by kernel, and the caller must discard them.
+    /// The reader has left the stretch before these bytes. They will come by kernel, and the caller must discard them.
     Frozen,
 }
 
@@ -177,8 +177,8 @@ impl Input {
         }
     }
 
-    /// Whether the stretch that this end is in has ended. Only the reader may move the position in its word. Waits look at that
-    /// word: if a peer moved the position, they would report bytes that no read finds.
+    /// Whether the reader's word says that the stretch has been left. Only the reader may move the position in its word. Waits
+    /// look at that word: if a peer moved the position, they would report bytes that no read finds.
     #[inline]
     pub fn is_frozen(&mut self, reader: &Reader) -> Result<bool, PeerViolation> {
         let word = reader.head.load(Ordering::Acquire);
@@ -195,7 +195,7 @@ impl Input {
         reader.head.load(Ordering::Acquire) & FROZEN != 0
     }
 
-    /// Ends the stretch at the present position. The unread bytes will come by kernel. Ends with a full fence: the caller can
+    /// Leaves the stretch at the present position. The unread bytes will come by kernel. Ends with a full fence: the caller can
     /// then look for bytes that were published before the writer could see the end.
     pub fn freeze(&mut self, reader: &Reader) {
         // SYNC head: the writer marks the word before it sends a copy. Either this exchange sees the mark, or the writer

@@ -63,8 +63,7 @@ pub fn is_held(slot: &Slot) -> bool {
     slot.hold.load(Relaxed) != 0
 }
 
-/// The kernel's socket is parked from now on, or is not any more. For the stack, which keeps the number `parked`: it was 0 at
-/// first.
+/// Stores how often the kernel's socket has been parked or given back (odd: parked). For the stack, which counts from 0.
 pub fn set_parked(slot: &Slot, parked: u32) {
     // SYNC parked: the stack stores it before it touches the socket, and again after it has given the connection back. A reader
     // that finds the same even number before and after a call knows that the socket was not parked during the call.

@@ -1,7 +1,7 @@
 //! What is known of a connection in memory that outlives the worker. The keeper gives the connection back by it.
 //!
 //! The worker stores each part before it relies on it: the parts of a stage before the stage, and the stage before it does what the
-//! stage permits. So the keeper finds, whenever the worker is killed, what has been done at most.
+//! stage permits. So whenever the worker is killed, the keeper finds an upper bound of what has been done.
 
 use crate::layout::{ENDS, KEPT, QUEUE, SAVED, Words, room};
 use crate::ledger::Ledger;
@@ -12,19 +12,19 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// How far the worker has come with a connection.
+/// How far the worker has come with a connection. The parts of earlier stages stay valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Stage {
     /// There is none.
     Free,
-    /// The kernel carries it: [`Ends`].
+    /// The kernel carries it. Valid parts: [`Ends`].
     Assigned,
-    /// It is being taken, and nobody has carried it yet: [`Saved`].
+    /// It is being taken; the stack has carried nothing yet. Valid besides: [`Saved`].
     Taking,
-    /// The stack carries it: [`Kept`], and the bytes of the kernel's queue.
+    /// The stack carries it. Valid besides: [`Kept`], [`Progress`], and the bytes of the kernel's queue.
     Carried,
-    /// It is being given back: [`Given`], and the sizes of the socket's buffers.
+    /// It is being given back. Valid besides: [`Given`], and the sizes of the socket's buffers.
     Returning,
 }
 
@@ -109,7 +109,8 @@ impl Record {
         self.enter(Stage::Taking);
     }
 
-    /// From now on the stack carries it. `queue`: the bytes of the kernel's send queue, at most [`QUEUE_ROOM`].
+    /// From now on the stack carries it. `queue`: the bytes of the kernel's send queue, at most
+    /// [`QUEUE_ROOM`](crate::layout::QUEUE_ROOM).
     pub fn carry(&self, kept: &Kept, progress: &Progress, queue: &[u8]) {
         self.write(KEPT, kept);
         self.ledger.write(self.number, QUEUE, queue);

@@ -86,8 +86,8 @@ impl Outgoing<'_> {
 
 impl Connection {
     /// The next segment that is due. The caller asks until there is none: after segments have arrived, after the program has
-    /// written or read, and at [`Connection::deadline`]. Segments that have arrived come first: a worker that has slept for long
-    /// would else take an acknowledgement that waits for one that is missing.
+    /// written or read, and at [`Connection::deadline`]. It handles segments that have arrived first. Otherwise, after a long
+    /// sleep, this would report a timeout although the acknowledgement is already in the caller's queue.
     #[inline]
     pub fn next(&mut self, positions: Positions, now: u64) -> Result<Option<Departure<'_>>, Back> {
         if self.state.progress.in_flight() > 0 && self.is_time_up(now) {

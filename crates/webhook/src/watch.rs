@@ -72,7 +72,10 @@ where
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => note(event),
-            Err(error) => tracing::warn!("the API server does not tell {}: {}", K::plural(&()), chain(&error)),
+            Err(error) => {
+                let (kind, why) = (K::plural(&()), chain(&error));
+                tracing::warn!("cannot list or watch {kind} at the API server, will try again: {why}");
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The pods that are admitted: one file for each, in the format of kind Capture, so that the directory is a source like the
+//! The register of admitted pods: one file for each, in the format of kind Capture, so that the directory is a source like the
 //! one of an operator, and the next agent knows them.
 
 use super::document::{self, ATTACHMENT};
@@ -24,6 +24,7 @@ pub struct Record {
     pub netns: PathBuf,
 }
 
+/// The register of admitted pods.
 pub struct Ledger {
     directory: PathBuf,
     /// By the container's name, which is the file's.
@@ -147,6 +148,8 @@ enum NotAdmitted {
     Json(#[from] serde_json::Error),
     #[error("{ATTACHMENT} does not have the form NETWORK/CONTAINER/INTERFACE")]
     Attachment,
+    #[error("{ATTACHMENT} names container {container}, but the file is named after another one")]
+    Container { container: String },
 }
 
 #[derive(Deserialize)]
@@ -169,7 +172,7 @@ fn record(path: &Path) -> Result<Record, NotAdmitted> {
         return Err(NotAdmitted::Attachment);
     };
     if container_of(path).as_deref() != Some(container) {
-        return Err(NotAdmitted::Attachment);
+        return Err(NotAdmitted::Container { container: container.into() });
     }
     let attachment = Attachment { network: network.into(), container: container.into(), interface: interface.into() };
     Ok(Record { attachment, pod: capture.name, netns: capture.netns.path() })
@@ -258,8 +261,11 @@ mod tests {
     #[test]
     fn a_file_of_another_container_is_not_believed() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("c9.json"), file(&record("c1", "a", ALIVE))).unwrap();
+        let path = directory.path().join("c9.json");
+        std::fs::write(&path, file(&record("c1", "a", ALIVE))).unwrap();
         assert!(Ledger::open(directory.path()).unwrap().get("c9").is_none());
+        let error = super::record(&path).unwrap_err();
+        assert!(error.to_string().contains("names container c1, but the file is named after another one"), "{error}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!   offers, then again at its own
 //!   found, gone, unchanged? ------------> exactly one that fits is alive: a pair
 //! ```
-//! If the waiting end was translated when it was offered, its proof may be out of date: the translation may be gone, or another
+//! If NAT led to the waiting end when it was offered, its proof may be out of date: the translation may be gone, or another
 //! socket may be reached by the same address. So its member must offer it again, and the pair is made then.
 
 use super::Broker;

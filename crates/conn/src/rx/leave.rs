@@ -48,7 +48,7 @@ impl Rx {
         !self.in_ring && !self.is_handed_over && (self.expects_copies() || half.is_left_unsent())
     }
 
-    /// Ends the stretch at the present position: all unread bytes will come by kernel.
+    /// Leaves the stretch at the present position: all unread bytes will come by kernel.
     pub fn freeze(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.in_ring {
             self.input.freeze(half.reader);

@@ -41,7 +41,8 @@ pub struct Policies {
     current: Table<u32, u32>,
     /// Generation of the identities that this process writes: the numbers of an earlier process meant others.
     generation: u32,
-    /// Whether programs without a pod's own generation use this one: only once its identities are written.
+    /// Whether programs without a pod's own generation use this one: from the first [`Policies::set_identities`] on, although that
+    /// may have failed to write some identities.
     is_current: bool,
     /// The highest identity number of an earlier process.
     last_identity: u32,

@@ -28,10 +28,9 @@ use std::time::{Duration, Instant};
 
 /// After so many failures in a row in a cell a contestant no longer takes part in the cell.
 const GIVEN_UP: u32 = 3;
-/// A disturbed trial is repeated, as long as at most this part of all trials was: on a machine that is always busy repeating would
-/// not help.
+/// Repeated trials may be at most [`REPEATED_ANYWAY`] plus this part of all trials: on a machine that is always busy repeating
+/// disturbed trials would not help.
 const REPEATED: f64 = 0.2;
-/// So many more may be repeated, whatever their part.
 const REPEATED_ANYWAY: f64 = 3.0;
 
 pub struct Experiment<'a> {

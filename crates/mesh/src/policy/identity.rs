@@ -1,5 +1,5 @@
-//! Identities: a namespace and a set of labels. Policies cannot tell apart pods with the same identity, so tables grow with the
-//! kinds of pods, not with their number.
+//! Identities: a namespace and its labels, a pod's labels and named ports. Policies cannot tell apart pods with the same identity,
+//! so tables grow with the kinds of pods, not with their number.
 
 use super::rules::{Labels, NamedPorts, Namespaces, Peer, Pods, Policy};
 use crate::pod::{Namespace, Pod};

@@ -176,8 +176,9 @@ pub fn serve(index: u32) {
     }
 }
 
-/// As [`serve`], without a ring. Every look of every wait calls this, since the peer may have acted before it had our doorbell.
-/// If a reader has left because its end was closed, nothing is sent: a send would consume the error that the program must get.
+/// As [`serve`], when no doorbell was rung. Every look of every wait calls this, since the peer may have acted before it had our
+/// doorbell. If a reader has left because its end was closed, nothing is sent: a send would consume the error that the program
+/// must get.
 #[inline]
 pub fn attend(c: &Conn, fd: i32) {
     if c.course.is(Course::Unsent) || has_hint(c) && !peer::has_ended(c) || awaits_stack(c) {
@@ -239,8 +240,8 @@ fn is_to_go_back(c: &Conn, end: &Writer) -> bool {
     every > 0 && end.in_stretch() >= every || end.is_wanted_back(c.tx_half(), around(c))
 }
 
-/// At most how many bytes of the kernel's send queue are no copies; and how many besides have not been acknowledged, since they are in
-/// the ring for the stack. Its ring ends where the peer's acknowledgements do.
+/// Two bounds: (1) of the bytes in the kernel's send queue that are not copies (with the stack: no bound); (2) of the bytes in the
+/// stack's ring that the peer has not acknowledged. The stack frees the ring's space only as acknowledgements arrive.
 pub fn unacknowledged(c: &Conn, end: &mut Writer) -> (u64, u64) {
     if !c.has(flag::STACK) {
         return (end.tx.news_in_kernel(), 0);

@@ -119,8 +119,8 @@ impl Entry {
         if wait::epoll::ctl(index, op, fd, event, native) == 0 {
             self.replace_by_nothing();
         } else if op != EPOLL_CTL_ADD || errno::get() != libc::EEXIST {
-            // The kernel must refuse the entry as it would without us, so a parked registration must not be in its way.
-            wait::epoll::unpark(sets::get(index), fd);
+            // The kernel must refuse the entry as it would without us, so a registration set aside must not be in its way.
+            wait::epoll::drop_set_aside(sets::get(index), fd);
         }
     }
 

@@ -46,7 +46,7 @@ impl Reg {
         self.state & reg::PRESENT != 0
     }
 
-    /// The library reports its events. If it is not present, it is parked.
+    /// The library reports its events. If it is not present, it is set aside.
     #[inline]
     pub fn is_managed(&self) -> bool {
         self.state & reg::MANAGED != 0
@@ -73,7 +73,7 @@ impl Reg {
 pub mod reg {
     /// The program has it in the set.
     pub const PRESENT: u32 = 1;
-    /// The kernel's set has it with our tag. Without `PRESENT`: parked.
+    /// The kernel's set has it with our tag. Without `PRESENT`: set aside.
     pub const MANAGED: u32 = 2;
     /// An edge-triggered registration reports what is ready now, whether changed or not.
     pub const EDGE: u32 = 4;

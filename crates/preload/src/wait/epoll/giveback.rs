@@ -44,8 +44,8 @@ pub(super) fn note_native(s: &Set, events: u32) {
     flag.store(true, Relaxed);
 }
 
-/// Removes a parked registration from the kernel's set: the program has taken it out already.
-pub fn unpark(s: &Set, fd: i32) {
+/// Takes a registration that was set aside out of the kernel's set, as the program has already.
+pub fn drop_set_aside(s: &Set, fd: i32) {
     s.with(|inner| {
         if inner.reg(fd).is_some_and(|r| r.is_managed() && !r.is_present()) {
             hand_back(s, &mut inner.regs, fd);

@@ -1,6 +1,6 @@
 //! epoll_ctl(2): changes of what the program is interested in.
 
-use super::giveback::{drop_doorbell, give_way, holds, leave_to_kernel, note_native, unpark};
+use super::giveback::{drop_doorbell, drop_set_aside, give_way, holds, leave_to_kernel, note_native};
 use super::mask::watch_anew;
 use super::seen::{is_seen, reconsider, removed, share};
 use super::takeover::take_over;
@@ -86,7 +86,7 @@ fn register(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Res
 }
 
 /// Changes a managed registration without a system call: the kernel's mask never changes. A registration that the program
-/// removes is only *parked*, for programs that put it back at once. None: the registration is not managed, or not any longer,
+/// removes is only *set aside*, for programs that put it back at once. None: the registration is not managed, or not any longer,
 /// so the kernel makes the change.
 fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
     let (mut is_first, mut is_less) = (false, false);
@@ -104,7 +104,7 @@ fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Opti
         kick(s, is_first);
     }
     if op == EPOLL_CTL_DEL && s.nested.load(Relaxed) {
-        unpark(s, fd); // in a nested set its kernel events would make the set readable
+        drop_set_aside(s, fd); // in a nested set its kernel events would make the set readable
     }
     result.flatten()
 }

@@ -1,6 +1,6 @@
 //! Nested sets: sets that are watched in another set, or in poll(2).
 
-use super::giveback::{for_each_managed, hand_back, unpark};
+use super::giveback::{drop_set_aside, for_each_managed, hand_back};
 use super::mask::watch_less;
 use super::news::{self, queue_writers};
 use super::report;
@@ -23,7 +23,7 @@ pub fn nest(index: u32) {
     if !s.nested.swap(true, AcqRel) {
         NESTED.fetch_add(1, AcqRel);
         for_each_managed(s, |fd, _| {
-            unpark(s, fd);
+            drop_set_aside(s, fd);
             s.with(|inner| watch_less(s, &mut inner.regs, fd));
         });
         arm_nested(s);
