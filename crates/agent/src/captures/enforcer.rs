@@ -12,7 +12,9 @@ use sidestep_ebpf::packets;
 use sidestep_ebpf::policy::{self, Addresses, Policies};
 use sidestep_ebpf::services::Options;
 use sidestep_error::chain;
+use sidestep_mesh::bypass::BypassFlags;
 use sidestep_mesh::object::Name;
+use sidestep_mesh::plane::FrontendKey;
 use sidestep_mesh::policy::tables::Compiled;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -26,6 +28,8 @@ pub struct PolicyEnforcer {
     /// The policies and addresses that were written for each namespace.
     written: BTreeMap<u64, (Arc<Compiled>, Addresses)>,
     trouble: Option<Arc<Trouble>>,
+    /// Not all identities of the plan could be written.
+    identities_failed: bool,
 }
 
 /// A problem of the whole node: of identities, bypasses or admission.
@@ -81,6 +85,7 @@ pub struct Subject<'a> {
     pub addresses: &'a Addresses,
 }
 
+static NO_BYPASSES: BTreeMap<FrontendKey, BypassFlags> = BTreeMap::new();
 /// A path for a namespace without a file.
 const NOWHERE: &str = "";
 
@@ -94,6 +99,7 @@ impl PolicyEnforcer {
             plan: None,
             written: BTreeMap::new(),
             trouble: None,
+            identities_failed: false,
         }
     }
 
@@ -141,12 +147,22 @@ impl PolicyEnforcer {
 
     fn write_identities(&mut self) {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
-        let (policies, identities) = (&mut tables.policies, &plan.policies.identities);
-        let set =
-            if plan.is_whole { policies.set_identities(identities) } else { policies.prepare_identities(identities) };
-        if let Err(error) = set {
+        let written = tables.policies.write_identities(&plan.policies.identities);
+        self.identities_failed = written.is_err();
+        let used = if plan.is_whole { tables.use_identities(plan) } else { Ok(()) };
+        if let Err(error) = written.and(used) {
             self.note(Trouble::Tables(error));
         }
+    }
+
+    /// Tries again what has failed before. Returns whether that was necessary.
+    pub fn retry(&mut self) -> bool {
+        let is_due = self.identities_failed;
+        if is_due {
+            self.trouble.take_if(|trouble| matches!(**trouble, Trouble::Tables(_)));
+            self.write_identities();
+        }
+        is_due
     }
 
     fn note(&mut self, trouble: Trouble) {
@@ -246,7 +262,7 @@ impl PolicyEnforcer {
         if unseen {
             required.extend(tables.bypasses.required());
         }
-        if let Err(error) = tables.bypasses.set(&plan.bypasses, &required) {
+        if let Err(error) = tables.bypasses.set(tables.permitted(plan), &required) {
             self.note(Trouble::Tables(error));
         }
     }
@@ -290,6 +306,22 @@ impl Tables {
             bypasses: Bypasses::open(pins)?,
             admission: Admission::open(pins)?,
         })
+    }
+
+    /// Programs see the identities of this process. Before that no connection is led around proxies any more, if clients that
+    /// require theirs could not be written.
+    fn use_identities(&mut self, plan: &PolicyPlan) -> Result<(), Error> {
+        if !self.policies.knows_who_requires_its_proxy(&plan.policies.identities) {
+            let required = self.bypasses.required();
+            self.bypasses.set(&NO_BYPASSES, &required)?;
+        }
+        self.policies.use_identities()
+    }
+
+    /// The plan's bypasses; none, as long as clients that require their proxy are not known.
+    fn permitted<'a>(&self, plan: &'a PolicyPlan) -> &'a BTreeMap<FrontendKey, BypassFlags> {
+        let is_known = self.policies.knows_who_requires_its_proxy(&plan.policies.identities);
+        if is_known { &plan.bypasses } else { &NO_BYPASSES }
     }
 }
 

@@ -43,6 +43,7 @@ impl CaptureController<'_> {
         let now = Instant::now();
         if self.look <= now {
             self.rescan();
+            self.bypasses_stale |= self.enforcer.retry();
             self.look = now + LOOK;
         }
         if matches!(self.watch, NameWatch::Due(at) if at <= now) {

@@ -10,6 +10,7 @@ mod changes;
 mod citizen;
 mod cluster;
 mod ends;
+mod full;
 mod places;
 mod pods;
 mod policy;

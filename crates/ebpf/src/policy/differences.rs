@@ -30,7 +30,7 @@ impl Policies {
         }
         let addresses = self.own.damaged()?.into_iter();
         differences.extend(addresses.map(|cookie| (cookie, "an address of its own is not in the tables")));
-        for (at, known) in &self.addresses {
+        for (at, known) in self.addresses.iter().filter_map(|(at, known)| Some((at, known.as_ref()?))) {
             let (key, wanted) = (identity_key_of(self.generation, *at), identity_of(*known));
             if self.identities.get(&key)?.is_none_or(|found| found.bytes() != wanted.bytes()) {
                 differences.push((0, "an address has another identity in the tables than was written"));

@@ -41,12 +41,12 @@ pub struct Policies {
     current: Table<u32, u32>,
     /// Generation of the identities that this process writes: the numbers of an earlier process meant others.
     generation: u32,
-    /// Whether programs without a pod's own generation use this one: from the first [`Policies::set_identities`] on, although that
-    /// may have failed to write some identities.
+    /// Whether programs without a pod's own generation use this one.
     is_current: bool,
     /// The highest identity number of an earlier process.
     last_identity: u32,
-    addresses: BTreeMap<Address, Known>,
+    /// What the table says of each address. None: writing it has failed, so the entry may be there or not.
+    addresses: BTreeMap<Address, Option<Known>>,
     known: BTreeMap<u64, policed>,
     numbers: HashMap<Rc<Entries>, u32>,
     uses: BTreeMap<u32, (Rc<Entries>, usize)>,
@@ -99,35 +99,44 @@ impl Policies {
         self.last_identity
     }
 
-    /// Sets the identities of addresses. Put policies that name a new identity before.
-    pub fn set_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
-        let set = self.prepare_identities(wanted);
-        if !self.is_current {
-            self.current.put_all(&[(0, self.generation)])?;
-            self.is_current = true;
-        }
-        set
-    }
-
-    /// As `set_identities`, but only for pods that this process has put. Programs without a pod's own generation still see the
-    /// identities of an earlier process.
-    pub fn prepare_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
+    /// Writes the identities of addresses. Put policies that name a new identity before. Only pods that this process has put see
+    /// them, until [`Policies::use_identities`]: the others see those of an earlier process.
+    pub fn write_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
         let generation = self.generation;
         let gone: Vec<Address> = self.addresses.keys().filter(|at| !wanted.contains_key(at)).copied().collect();
         self.identities.remove_all(&gone.iter().map(|at| identity_key_of(generation, *at)).collect::<Vec<_>>())?;
         self.addresses.retain(|at, _| wanted.contains_key(at));
-        let changed = wanted.iter().filter(|(at, known)| self.addresses.get(at) != Some(known));
+        let changed = wanted.iter().filter(|(at, known)| !self.is_written(at, known));
         let mut changed: Vec<(Address, Known)> = changed.map(|(at, known)| (*at, *known)).collect();
         // If there is no room for all, the pods that require their proxy come first: they must not be bypassed.
         changed.sort_by_key(|(_, known)| !known.requires_proxy);
         changed.chunks(CHUNK).try_for_each(|some| self.put_identities(some))
     }
 
+    /// From now on all programs see the identities of this process.
+    pub fn use_identities(&mut self) -> Result<()> {
+        if !self.is_current {
+            self.current.put_all(&[(0, self.generation)])?;
+            self.is_current = true;
+        }
+        Ok(())
+    }
+
+    /// Whether all of these that require their proxy have been written: whoever has no identity is led around proxies.
+    pub fn knows_who_requires_its_proxy(&self, wanted: &BTreeMap<Address, Known>) -> bool {
+        wanted.iter().all(|(at, known)| !known.requires_proxy || self.is_written(at, known))
+    }
+
+    fn is_written(&self, at: &Address, known: &Known) -> bool {
+        self.addresses.get(at) == Some(&Some(*known))
+    }
+
     fn put_identities(&mut self, some: &[(Address, Known)]) -> Result<()> {
         let entries = some.iter().map(|(at, known)| (identity_key_of(self.generation, *at), identity_of(*known)));
-        let put = self.identities.put_all(&entries.collect::<Vec<_>>());
-        put.map_err(|error| too_small(error, "addresses"))?;
-        self.addresses.extend(some.iter().copied());
+        let entries = entries.collect::<Vec<_>>();
+        self.addresses.extend(some.iter().map(|(at, _)| (*at, None)));
+        self.identities.put_all(&entries).map_err(|error| too_small(error, "addresses"))?;
+        self.addresses.extend(some.iter().map(|(at, known)| (*at, Some(*known))));
         Ok(())
     }
 
@@ -219,7 +228,7 @@ impl Policies {
             fill("policed_pods", self.known.len(), self.pods.room()),
             fill("policy_rules", rules, self.rules.room()),
             fill("policy_ranges", ranges, self.ranges.room()),
-            fill("identities", self.addresses.len(), self.identities.room()),
+            fill("identities", self.addresses.values().flatten().count(), self.identities.room()),
             fill("own_addresses", self.own.len(), self.own.room()),
         ]
     }

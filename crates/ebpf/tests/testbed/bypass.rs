@@ -91,7 +91,8 @@ impl Pair {
             let own = Addresses::own([pod.v4, pod.v6]);
             self.policies.put(&path, netns::cookie_of(&path).unwrap(), &own, &planned.compiled).unwrap();
         }
-        self.policies.set_identities(&plan.identities).unwrap();
+        self.policies.write_identities(&plan.identities).unwrap();
+        self.policies.use_identities().unwrap();
     }
 
     fn dial(&self, to: SocketAddr) -> Met {

@@ -1,8 +1,9 @@
 //! Failures, and programs of others.
 
 use crate::agent::Node;
+use crate::full::{Full, table};
 use crate::yaml;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{Link, ObjectBuilder};
 use sidestep_testkit::greeter::{Greeter, INBOUND, OUTBOUND, PROXY, ROOT, greeted};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -11,43 +12,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-
-fn table(node: &Node, name: &str) -> MapHandle {
-    let directories = std::fs::read_dir(node.pins().join("services")).unwrap().map(|entry| entry.unwrap().path());
-    let mut paths = directories.map(|path| path.join(name)).filter(|path| path.exists());
-    MapHandle::from_pinned_path(paths.next().unwrap()).unwrap()
-}
-
-/// Fills the table with meaningless entries, and removes them on drop.
-struct Full {
-    table: MapHandle,
-    keys: Vec<u8>,
-}
-
-impl Full {
-    fn new(table: MapHandle) -> Full {
-        let (key, value, room) = (table.key_size() as usize, table.value_size() as usize, table.max_entries() as usize);
-        let taken = table.keys().count();
-        // The last bytes make the keys unique; the first ones belong to no namespace.
-        let keys: Vec<u8> = (0..room - taken)
-            .flat_map(|n| {
-                let mut one = vec![0xee; key];
-                one[key - 4..].copy_from_slice(&(n as u32).to_ne_bytes());
-                one
-            })
-            .collect();
-        let count = (room - taken) as u32;
-        table.update_batch(&keys, &vec![0; value * count as usize], count, MapFlags::ANY, MapFlags::ANY).unwrap();
-        Full { table, keys }
-    }
-}
-
-impl Drop for Full {
-    fn drop(&mut self) {
-        let key = self.table.key_size() as usize;
-        self.keys.chunks(key).for_each(|key| self.table.delete(key).unwrap());
-    }
-}
 
 #[test]
 fn a_pod_for_which_there_is_no_room_is_captured_when_there_is() {

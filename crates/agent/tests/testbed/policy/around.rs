@@ -1,6 +1,7 @@
 //! The bypass of the proxies of two pods.
 
 use crate::agent::{Node, VIP, at};
+use crate::full::{Full, table};
 use crate::yaml;
 use sidestep_agent_api::{Caller, Protocol, Question, Verdict};
 use sidestep_testkit::Pod;
@@ -119,4 +120,30 @@ fn a_service_that_asks_is_led_around_both_proxies_and_a_pod_that_requires_its_pr
     pair.service("\"false\"");
     is_met(&mut pair, [OUTBOUND, INBOUND]);
     assert!(shown(&pair.node).is_none() && pair.node.check().is_well());
+}
+
+/// An agent that cannot write who requires its proxy leads nobody around proxies, in no moment.
+#[test]
+fn while_the_tables_have_no_room_for_those_that_require_their_proxy_nobody_is_led_around_it() {
+    let mut pair = Pair::new();
+    pair.pods("sidestep.dev/require-proxy: 'true'", "");
+    let Pair { client, server, node, .. } = &mut pair;
+    let server = SocketAddr::new(server.v4, 8080);
+    let forwarded = || greeted(client, PROXY, server).unwrap().listener;
+    let never_around_until = |node: &mut Node, is_over: &dyn Fn(&Node) -> bool| {
+        node.wait(|node| {
+            assert_eq!(forwarded(), INBOUND, "{}", node.log());
+            is_over(node)
+        });
+    };
+    node.wait(|node| node.check().is_well() && forwarded() == INBOUND);
+    node.kill();
+    let _full = Full::new(table(node, "identities"));
+    node.start();
+    never_around_until(node, &|node| node.log().contains("map identities: put"));
+    // The agent removes what is of no pod, and tries again.
+    never_around_until(node, &|node| node.check().is_well());
+    pair.pods("", "");
+    let Pair { node, client, .. } = &mut pair;
+    node.wait(|_| greeted(client, PROXY, server).unwrap().listener == 8080);
 }

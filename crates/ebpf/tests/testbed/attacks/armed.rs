@@ -100,7 +100,8 @@ fn the_loopback_and_the_node_talk_all_the_same() {
     let mut scene = Scene::new();
     let node = ["10.244.0.1", "fd00:244::1"].map(|ip| ip.parse::<IpAddr>().unwrap());
     let known = node.map(|ip| (ip.into(), Known { identity: NODE, requires_proxy: false }));
-    scene.world.policies.set_identities(&BTreeMap::from(known)).unwrap();
+    scene.world.policies.write_identities(&BTreeMap::from(known)).unwrap();
+    scene.world.policies.use_identities().unwrap();
     scene.admission.arm(true).unwrap();
     for ip in ["127.0.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1"] {
         for protocol in [Tcp, Udp] {

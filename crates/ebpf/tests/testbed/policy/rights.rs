@@ -37,7 +37,8 @@ fn without_the_right_to_read_the_kernel() {
             services::install(&options, |_| Ok(())).unwrap();
             packets::install(&options).unwrap();
             let mut policies = Policies::open(&options.pins).unwrap();
-            policies.set_identities(&plan.identities).unwrap();
+            policies.write_identities(&plan.identities).unwrap();
+            policies.use_identities().unwrap();
             for (cookie, path, compiled) in &places {
                 policies.put(path, *cookie, &Addresses::default(), compiled).unwrap();
             }

@@ -102,7 +102,8 @@ impl World {
     /// As a new agent does: identities first.
     pub fn settle_anew(&mut self) {
         let Plan { identities, .. } = plan(&self.node.state, &mut self.identities, &[].into(), |_| true);
-        self.policies.set_identities(&identities).unwrap();
+        self.policies.write_identities(&identities).unwrap();
+        self.policies.use_identities().unwrap();
         self.settle();
     }
 
@@ -119,7 +120,7 @@ impl World {
                 None => self.policies.remove(cookie)?,
             }
         }
-        self.policies.set_identities(&identities)
+        self.policies.write_identities(&identities).and(self.policies.use_identities())
     }
 
     /// The pod's identity.
