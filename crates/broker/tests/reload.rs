@@ -8,6 +8,7 @@ use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
 use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::client::Operator;
+use sidestep_testkit::Nested;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -125,4 +126,23 @@ fn users_can_be_named() {
     assert_eq!(scene.outcome([nobody, DAVE]).map(drop), NO);
     scene.write("[[allow]]\nuids = [4003, 'nobody']\n");
     drop(scene.pairs_within_the_deadline([DAVE, nobody]));
+}
+
+#[test]
+fn a_service_that_is_named_later_counts_for_members_that_are_there() {
+    let name = format!("sidestep-later-{}.service", std::process::id());
+    let service = Nested::new(&format!("system.slice/{name}"));
+    service.enter();
+    let scene = Scene::new(&format!("[[allow]]\nuids = [{MALLORY}, {DAVE}]\n"));
+    let members = [MALLORY, CAROL].map(|user| scene.join(user));
+    scene.write(&format!("[[allow]]\nservices = [\"{name}\"]\n"));
+    let mut number = 0;
+    wait_for("the two share memory", || {
+        let streams = tcp_pair("127.0.0.1");
+        number += 1;
+        as_user(MALLORY, || members[0].offer(number, &streams.0));
+        as_user(CAROL, || members[1].offer(number, &streams.1));
+        let heard = receive(&members[0].socket).expect("still a member").0;
+        (heard.kind() == Some(Kind::Link)).then_some(())
+    });
 }

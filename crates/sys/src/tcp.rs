@@ -56,10 +56,10 @@ pub fn cookie(fd: i32) -> Result<u64> {
     option::<u64>(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
 }
 
-/// Microseconds of SO_RCVTIMEO or SO_SNDTIMEO; 0: none.
+/// Microseconds of SO_RCVTIMEO or SO_SNDTIMEO; 0: none. At most 292 years, which is as much as a u64 of nanoseconds holds.
 pub fn timeout_us(fd: i32, name: i32) -> u64 {
-    let t = option::<[i64; 2]>(fd, libc::SOL_SOCKET, name).unwrap_or([0, 0]);
-    t[0] as u64 * 1_000_000 + t[1] as u64
+    let [sec, usec] = option::<[u64; 2]>(fd, libc::SOL_SOCKET, name).unwrap_or([0, 0]);
+    sec.saturating_mul(1_000_000).saturating_add(usec).min(i64::MAX as u64 / 1000)
 }
 
 /// Words of struct tcp_info that are needed here (uapi/linux/tcp.h), up to the counters.

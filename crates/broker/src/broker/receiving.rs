@@ -2,6 +2,7 @@
 
 use super::Broker;
 use super::conn::{Conn, Role};
+use super::whereabouts::place_of;
 use crate::cgroup::Place;
 use crate::counted::Counted;
 use crate::domain::{Domain, Scope};
@@ -30,7 +31,7 @@ impl Broker {
         let Ok(peer) = crate::users::peer_of(&socket) else {
             return self.turn_away(socket, None);
         };
-        let place = self.place_of(socket.as_fd(), peer);
+        let place = Arc::new(place_of(socket.as_fd(), peer.pid));
         let netns = self.namespaces.space_of(socket.as_fd());
         let pod = place.pod.filter(|_| self.settings.trust.knows_pods() && !self.namespaces.is_ours(netns));
         let domain = pod.map_or(Domain::User { uid: peer.uid, netns }, Domain::Pod);

@@ -17,11 +17,6 @@ use rustix::time::Timespec;
 use std::sync::Arc;
 
 impl Broker {
-    /// Where the process runs that has connected to the broker, if that matters.
-    pub(super) fn place_of(&self, socket: BorrowedFd, peer: Sender) -> Arc<Place> {
-        if self.settings.trust.asks_for_places() { Arc::new(place_of(socket, peer.pid)) } else { Arc::default() }
-    }
-
     /// Who makes an offer.
     pub(super) fn who(&self, id: u64, sender: Sender, facts: &SocketFacts) -> Who {
         let conn = self.conns.get(&id).filter(|conn| conn.peer.pid == sender.pid && sender.pid != 0);
@@ -41,12 +36,13 @@ impl Broker {
             offer.who.place.is_known() && joined.is_none_or(|(pid, place)| Place::of_process(pid) != **place)
         };
         let by_place = both[0].who.uid != both[1].who.uid || both[0].facts.space.pod.is_some();
-        by_place && both.iter().any(has_moved)
+        self.settings.trust.asks_for_places() && by_place && both.iter().any(has_moved)
     }
 }
 
-/// Where the process at the other end of a socket runs. Nowhere, if the kernel does not say for sure.
-fn place_of(socket: BorrowedFd<'_>, pid: u32) -> Place {
+/// Where the process at the other end of a socket runs. Nowhere, if the kernel does not say for sure. Asked for each member, since a
+/// configuration that is read later may ask for places.
+pub(super) fn place_of(socket: BorrowedFd<'_>, pid: u32) -> Place {
     let Ok(pidfd) = sock::peer_pidfd(socket) else {
         return Place::default();
     };

@@ -14,7 +14,7 @@ use sidestep_sys::{Errno, Result};
 pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::sendfile(out, from, at, n) };
-    let Some(c) = conn(out) else { return native() };
+    let Some(c) = conn(out) else { return sendfile_from(from, native) };
     let start = if at.is_null() { seek(from, 0, libc::SEEK_CUR) } else { user::read(at.cast_const()) };
     let start = match start {
         Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
@@ -45,6 +45,15 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
         Ok(()) => sent,
         Err(e) => errno::give(Err(e)),
     }
+}
+
+/// Into a pipe the kernel takes bytes of a socket, too.
+fn sendfile_from(from: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
+    let Some(c) = conn(from).map(arena::conn) else { return native() };
+    errno::keep(|| drain::to_kernel(c, from, Reason::Splice));
+    let moved = native();
+    past_us::received(c, moved);
+    moved
 }
 
 fn seek(fd: c_int, to: off_t, whence: c_int) -> Result<off_t> {

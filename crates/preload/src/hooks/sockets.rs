@@ -79,7 +79,16 @@ pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
     result
 }
 
+/// linux/tcp.h
+const TCP_ZEROCOPY_RECEIVE: c_int = 35;
+
 pub unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
+    // This one takes bytes of the stream.
+    if (level, name) == (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE)
+        && let Some(index) = conn(fd)
+    {
+        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::KernelFeature));
+    }
     // SAFETY: the program's own call.
     let result = unsafe { next::getsockopt(fd, level, name, value, len) };
     if result == 0

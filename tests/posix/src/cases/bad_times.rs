@@ -13,7 +13,7 @@ use crate::link;
 use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EAGAIN, EDOM, EINVAL, outcome};
 use crate::sys::net::Family::V4;
-use crate::sys::{Fd, bad, fds, glibc, io, net};
+use crate::sys::{Fd, bad, fds, glibc, io, net, threads};
 
 pub const CASES: &[Case] = &[
     case("bad_times.of_waits", || on_both(waits)),
@@ -103,6 +103,23 @@ fn timeouts(client: &mut End, server: &mut End) {
     assert_eq!(set_timeout(fd, libc::SO_SNDTIMEO, 0, 0), Ok(0));
     server.send(1);
     client.recv(1);
+    for sec in [i64::MAX / 1_000_000, i64::MAX / 1_000, i64::MAX] {
+        assert_eq!(set_timeout(fd, libc::SO_RCVTIMEO, sec, 775_807), Ok(0));
+        waits_for_long(client, server);
+    }
+    assert_eq!(set_timeout(fd, libc::SO_RCVTIMEO, 0, 0), Ok(0));
+}
+
+fn waits_for_long(client: &mut End, server: &mut End) {
+    let fd = client.fd();
+    let waiter = threads::blocked(move || {
+        let mut byte = [0];
+        (io::recv(fd, &mut byte, 0), byte)
+    });
+    server.send(1);
+    let (received, byte) = waiter.join();
+    assert_eq!(received, Ok(1));
+    client.rx.arrived(&byte);
 }
 
 fn never_waits(fd: Fd) {

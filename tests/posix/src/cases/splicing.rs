@@ -17,6 +17,7 @@ pub const CASES: &[Case] = &[
     case("splicing.sendfile_of_a_large_file", large_file).bulk(),
     case("splicing.sendfile_without_blocking", sendfile_nonblocking).bulk(),
     case("splicing.sendfile_from_a_socket_is_refused", from_socket),
+    case("splicing.sendfile_from_a_socket_into_a_pipe", into_pipe).reason("splice"),
     case("splicing.sendfile_past_the_end", past_end),
     case("splicing.sendfile_between_writes", between_writes),
     case("splicing.socket_to_socket_is_refused", socket_to_socket),
@@ -175,6 +176,26 @@ fn from_socket() {
     assert_eq!(io::sendfile(file, end.fd(), None, 100), Err(EINVAL));
     assert_eq!(io::sendfile64(file, end.fd(), None, 100), Err(EINVAL));
     end.recv(300);
+}
+
+/// Into a pipe sendfile(2) is splice(2).
+fn into_pipe() {
+    let (mut end, mut peer) = link::client(V4);
+    let pipe = fds::pipe(libc::O_CLOEXEC);
+    for _ in 0..3 {
+        peer.send(300);
+        end.rx.await_bytes(300);
+        let mut moved = 0;
+        while moved < 300 {
+            let n = io::sendfile(pipe.1, end.fd(), None, 300 - moved).expect("sendfile");
+            from_pipe(&mut end, pipe.0, n);
+            moved += n;
+        }
+        peer.start("echo", &[1, 100]);
+        end.send(100);
+        end.recv(100);
+        peer.finish();
+    }
 }
 
 fn past_end() {
