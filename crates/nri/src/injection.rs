@@ -70,7 +70,8 @@ fn values<'a>(container: &'a Container, name: &str) -> impl Iterator<Item = &'a 
 
 /// Whether a mount of the container and one at `target` do not go together.
 fn conflicts(mount: &Mount, target: &Path) -> bool {
-    let is_writable = !mount.options.iter().any(|option| option == "ro");
+    // containerd gives "rro" in place of "ro" for mounts that are read-only with all that is mounted below them.
+    let is_writable = !mount.options.iter().any(|option| matches!(option.as_str(), "ro" | "rro"));
     let takes_directories = is_writable && (mount.r#type == "tmpfs" || mount.source.contains(EMPTY_DIR));
     conflict(&mount.destination, takes_directories, target)
 }

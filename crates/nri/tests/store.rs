@@ -105,6 +105,16 @@ fn an_empty_directory_in_the_link_s_place_gives_way() {
 }
 
 #[test]
+fn an_empty_directory_in_the_link_s_place_is_removed_with_all() {
+    let store = Store::new();
+    let version = store.install(b"one");
+    fs::remove_file(store.path().join("current")).expect("removed");
+    fs::create_dir(store.path().join("current")).expect("a directory");
+    assert_eq!(collect_all(&store.path(), &store.proc()).expect("collected").removed, [name(&version)]);
+    assert!(!store.path().exists(), "nothing is left");
+}
+
+#[test]
 fn a_link_that_leads_elsewhere_names_no_version() {
     let store = Store::new();
     let version = store.install(b"one");

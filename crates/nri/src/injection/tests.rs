@@ -114,6 +114,7 @@ fn mounts_that_do_not_go_together_are_conflicts() {
         (mount("/runner", "bind", "/srv", &["ro"]), false),
         (mount("/run/other", "bind", "/srv", &["ro"]), false),
         (mount("/run", "bind", empty_dir, &["rbind", "ro"]), true),
+        (mount("/run", "bind", empty_dir, &["rbind", "rprivate", "rro"]), true),
         (mount("/run", "bind", "/run", &["rbind", "rw"]), true),
         (mount("/var/run", "bind", "/srv", &["rbind", "rw"]), true),
         (mount("/srv/../run", "bind", "/srv", &["ro"]), true),

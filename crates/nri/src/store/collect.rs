@@ -57,7 +57,9 @@ pub fn collect_all(store: &Path, proc: &Path) -> Result<Collected, CollectError>
     let lock = lock(store).map_err(|source| CollectError::List { path: store.to_owned(), source })?;
     let mut collected = Collected::default();
     let link = store.join(CURRENT);
-    match fs::remove_file(&link) {
+    // The runtime makes an empty directory in the link's place, for a container that is to have the version as a volume.
+    let is_directory = link.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    match if is_directory { fs::remove_dir(&link) } else { fs::remove_file(&link) } {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
             return Err(CollectError::Remove { path: link, source });
         }
