@@ -5,6 +5,7 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use sidestep_abi::Reason;
 use sidestep_broker::addr::Endpoint;
+use sidestep_broker::closing::Closing;
 use sidestep_broker::proof;
 use sidestep_device::path::{self, NoPath, Path};
 use sidestep_repair::{NotTaken, Profile};
@@ -65,24 +66,23 @@ impl Declined {
 
 impl Subject {
     /// `devices`: indices of the devices that the stack was given; `namespace`: cookie of their network namespace.
+    /// `closing` gets a socket that is declined: the program may have closed it, and it may linger.
     pub fn examine(
         socket: OwnedFd,
         choice: &Choice,
         devices: &[u32],
         namespace: Option<u64>,
+        closing: &mut Closing,
     ) -> Result<Subject, Declined> {
-        let local = address(getsockname(&socket).ok()).ok_or(Declined::NotConnected)?;
-        let remote = peer(&socket).ok_or(Declined::NotConnected)?;
-        if !choice.includes(local, remote) {
-            return Err(Declined::NotChosen);
+        match look(&socket, choice, devices, namespace) {
+            Ok(Seen { local, remote, path, device, routers }) => {
+                Ok(Subject { socket, local, remote, path, device, routers, is_stale: false })
+            }
+            Err(why) => {
+                closing.close(socket);
+                Err(why)
+            }
         }
-        sidestep_repair::examine(socket.as_fd())?;
-        let is_ours = tcp::namespace(socket.as_raw_fd()) == namespace;
-        let path = way(local, remote, is_ours)?;
-        is_plain(&socket, path.device, is_ours)?;
-        let device = position(devices, &path)?;
-        let routers = u8::from(!is_ours);
-        Ok(Subject { socket, local, remote, path, device, routers, is_stale: false })
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
@@ -94,6 +94,29 @@ impl Subject {
         (self.path, self.device, self.is_stale) = (path, position(devices, &path)?, false);
         Ok(())
     }
+}
+
+/// What [`Subject::examine`] finds. See [`Subject`].
+struct Seen {
+    local: SocketAddr,
+    remote: SocketAddr,
+    path: Path,
+    device: usize,
+    routers: u8,
+}
+
+fn look(socket: &OwnedFd, choice: &Choice, devices: &[u32], namespace: Option<u64>) -> Result<Seen, Declined> {
+    let local = address(getsockname(socket).ok()).ok_or(Declined::NotConnected)?;
+    let remote = peer(socket).ok_or(Declined::NotConnected)?;
+    if !choice.includes(local, remote) {
+        return Err(Declined::NotChosen);
+    }
+    sidestep_repair::examine(socket.as_fd())?;
+    let is_ours = tcp::namespace(socket.as_raw_fd()) == namespace;
+    let path = way(local, remote, is_ours)?;
+    is_plain(socket, path.device, is_ours)?;
+    let device = position(devices, &path)?;
+    Ok(Seen { local, remote, path, device, routers: u8::from(!is_ours) })
 }
 
 /// `is_ours`: the socket is in the stack's network namespace. A tunnel may end in another one, which has any addresses it likes.
@@ -141,6 +164,35 @@ fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{ErrorKind, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    /// Both ends of a connection.
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_declined_socket_that_lingers_keeps_nobody_waiting() {
+        let (mut ours, theirs) = connected();
+        ours.set_nonblocking(true).unwrap();
+        let full = loop {
+            if let Err(error) = ours.write(&[0; 65536]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        rustix::net::sockopt::set_socket_linger(&ours, Some(Duration::from_secs(30))).unwrap();
+        let nothing = Choice { ports: vec!["0".parse().unwrap()], ..Choice::default() };
+        let since = Instant::now();
+        assert!(Subject::examine(ours.into(), &nothing, &[], None, &mut Closing::new()).is_err());
+        assert!(since.elapsed() < Duration::from_secs(5));
+        // Bytes that nobody has read reset the connection, and so end the lingering.
+        drop(theirs);
+    }
 
     #[test]
     fn an_address_is_named_as_its_socket_names_it() {

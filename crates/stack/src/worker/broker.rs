@@ -47,7 +47,11 @@ impl Worker {
                 }
             }
             (Some(Kind::Slot), None) => self.assigned(msg)?,
-            (Some(Kind::Refused), None) => drop(self.wanted.remove(&msg.offer)),
+            (Some(Kind::Refused), None) => {
+                if let Some(subject) = self.wanted.remove(&msg.offer) {
+                    self.closing.close(subject.socket);
+                }
+            }
             (Some(Kind::Unlink), None) => {
                 self.unlinked(msg.link);
                 self.custody.tell(msg, None).map_err(Error::KeeperGone)?;
@@ -59,7 +63,8 @@ impl Worker {
 
     fn shown(&mut self, number: u64, socket: OwnedFd) {
         self.count(page::count_seen);
-        let examined = Subject::examine(socket, &self.settings.choice, &self.indices(), self.namespace);
+        let (choice, devices) = (&self.settings.choice, self.indices());
+        let examined = Subject::examine(socket, choice, &devices, self.namespace, &mut self.closing);
         let declined = match examined {
             Ok(subject) => {
                 self.wanted.insert(number, subject);
@@ -84,9 +89,16 @@ impl Worker {
     fn assigned(&mut self, msg: &Msg) -> Result<(), Error> {
         let (place, slot) = ((msg.link, msg.side, msg.slot), msg.slot as usize);
         let (subject, served) = (self.wanted.remove(&msg.offer), self.links.get_mut(&msg.link));
-        let (Some(subject), Some(served), Some(number)) = (subject, served, self.free.pop()) else {
-            self.control.release(place);
-            return Ok(());
+        let (subject, served, number) = match (subject, served, self.free.pop()) {
+            (Some(subject), Some(served), Some(number)) => (subject, served, number),
+            (subject, _, number) => {
+                self.free.extend(number);
+                if let Some(subject) = subject {
+                    self.closing.close(subject.socket);
+                }
+                self.control.release(place);
+                return Ok(());
+            }
         };
         self.custody.hold(number, place, subject.socket.as_fd()).map_err(Error::KeeperGone)?;
         let record = Record::new(self.ledger.clone(), number);
