@@ -103,11 +103,13 @@ pub fn alloc() -> Option<u32> {
     None
 }
 
-/// Gives a record back.
+/// Gives a record back. No effect if it has been given back already: the list would have the record twice.
 pub fn free(index: u32) {
     let Some(a) = arena() else { return };
     let c = &a.conns[index as usize];
-    c.phase.go(Event::Free);
+    if c.phase.go(Event::Free).is_none() {
+        return;
+    }
     loop {
         let head = a.free.load(Acquire);
         c.next_free.store(head as u32, Relaxed);
@@ -296,6 +298,22 @@ mod tests {
         assert!(c.phase.phase().may_be_offered() && c.ops.load(Relaxed) == 0);
         c.phase.go(Event::Close);
         free(index);
+    }
+
+    #[test]
+    fn a_record_that_is_given_back_twice_is_handed_out_once() {
+        let index = alloc().expect("a record");
+        conn(index).reset(0, 1);
+        conn(index).phase.go(Event::Close);
+        free(index);
+        free(index);
+        let all: Vec<u32> = (0..2).map(|_| alloc().expect("a record")).collect();
+        assert_ne!(all[0], all[1]);
+        for index in all {
+            conn(index).reset(0, 1);
+            conn(index).phase.go(Event::Close);
+            free(index);
+        }
     }
 
     #[test]

@@ -50,7 +50,11 @@ fn encode(kind: Kind) -> u32 {
 pub fn get(fd: i32) -> Kind {
     let Some(entry) = TABLE.get(fd as u32 as usize) else { return Kind::Other };
     // SYNC entry: the record is complete before its number can be found.
-    let word = entry.load(Ordering::Acquire);
+    decode(entry.load(Ordering::Acquire))
+}
+
+#[inline]
+fn decode(word: u32) -> Kind {
     match word >> SHIFT {
         0 => Kind::Other,
         1 => Kind::Conn(word & INDEX),
@@ -129,6 +133,28 @@ pub fn for_each(mut each: impl FnMut(i32, Kind)) {
     }
 }
 
+/// In a forked child: removes the entries that other threads of the parent were changing during the fork. These are
+/// numbers that were being closed, and connections that this process does not hold (`holds`). The child has the kernel's
+/// sockets behind them, or something else, or nothing.
+pub fn reset_in_child(holds: impl Fn(u32) -> bool) {
+    // HIGHEST may have been copied before an entry was made. Such an entry is not far: the kernel gives the lowest free
+    // number.
+    for entry in TABLE.iter().take(HIGHEST.load(Ordering::Relaxed) as usize + AHEAD) {
+        let word = entry.load(Ordering::Relaxed);
+        let is_false = match decode(word) {
+            Kind::Closing => true,
+            Kind::Conn(index) => !holds(index),
+            _ => false,
+        };
+        if is_false {
+            entry.store(encode(Kind::Other), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Most descriptors that other threads are thought to make during a fork.
+const AHEAD: usize = 1024;
+
 /// Closes a descriptor of the library's own; -1: there is none.
 pub fn drop_own(own: i32) {
     if own >= 0 {
@@ -168,6 +194,22 @@ mod tests {
         assert!(get(fd) == Kind::Conn(2));
         assert!(follows_any() && follows_connections() && highest() >= fd);
         set(fd, Kind::Other);
+    }
+
+    #[test]
+    fn a_child_keeps_the_connections_that_it_holds() {
+        let fd = FREE + 10;
+        set(fd, Kind::Conn(70_001));
+        set(fd + 1, Kind::Conn(70_002));
+        set(fd + 2, Kind::Conn(70_001));
+        close(fd + 2);
+        set(fd + 3, Kind::Set(70_002));
+        reset_in_child(|index| index != 70_002);
+        assert!(get(fd) == Kind::Conn(70_001) && get(fd + 1) == Kind::Other);
+        assert!(get(fd + 2) == Kind::Other && get(fd + 3) == Kind::Set(70_002));
+        for fd in fd..fd + 4 {
+            set(fd, Kind::Other);
+        }
     }
 
     #[test]

@@ -51,7 +51,12 @@ pub fn failed() {
     if !settings::active() {
         return;
     }
-    errno::keep(|| arena::cancel_child(thread::claim_reserved()));
+    errno::keep(|| arena::cancel_child(thread::claim_reserved().flatten()));
+}
+
+/// In the parent, if a child was made. A child that is made later, out of our sight, must not take the place of this one.
+pub fn done() {
+    thread::claim_reserved();
 }
 
 pub fn in_child() {
@@ -63,8 +68,14 @@ pub fn in_child() {
         thread::reset_in_child();
         debts::reset_in_child();
         generation::next();
-        let place = thread::claim_reserved();
+        let reserved = thread::claim_reserved();
+        let place = reserved.flatten();
         arena::become_child(place);
+        if reserved.is_some() {
+            // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
+            let bit = place.map_or(0, |p| 1u64 << p);
+            fdtable::reset_in_child(|index| arena::conn(index).holders.load(Acquire) & bit != 0);
+        }
         if place.is_none() {
             wait::epoll::shared::hold_late();
         }

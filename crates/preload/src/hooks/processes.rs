@@ -18,8 +18,10 @@ pub unsafe fn fork() -> pid_t {
     }
     // SAFETY: the program's own call.
     let pid = unsafe { next::fork() };
-    if pid < 0 {
-        forking::failed();
+    match pid {
+        0 => {}
+        1.. => forking::done(),
+        _ => forking::failed(),
     }
     pid
 }
@@ -41,7 +43,7 @@ fn followed(native: impl FnOnce() -> c_long) -> c_long {
     match pid {
         0 => errno::keep(forking::in_child),
         -1 => forking::failed(),
-        _ => {}
+        _ => forking::done(),
     }
     pid
 }

@@ -82,14 +82,16 @@ pub fn set_vfork(on: bool) {
 }
 
 /// Takes the place in the family that is reserved for the child of a fork() of this thread. Parent and child each take it.
-pub fn claim_reserved() -> Option<u32> {
+/// None: the library has not seen a fork. Some(None): the child holds nothing, so there is no place for it.
+pub fn claim_reserved() -> Option<Option<u32>> {
     // SAFETY: as above.
-    core::mem::take(unsafe { &mut (*storage()).reserved }).checked_sub(1)
+    let word = core::mem::take(unsafe { &mut (*storage()).reserved });
+    word.checked_sub(1).map(|word| word.checked_sub(1))
 }
 
 pub fn set_reserved(place: Option<u32>) {
     // SAFETY: as above.
-    unsafe { (*storage()).reserved = place.map_or(0, |p| p + 1) };
+    unsafe { (*storage()).reserved = place.map_or(1, |p| p + 2) };
 }
 
 /// The errno of a thread whose libc has none.

@@ -3,18 +3,22 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::case::{Case, case};
-use crate::link;
+use crate::link::{self, Listener};
+use crate::sys::cpu::eventually;
 use crate::sys::errno::outcome;
 use crate::sys::net::Family::V4;
 use crate::sys::only_c::vfork;
 use crate::sys::process::{Ended, in_child, wait_for};
-use crate::sys::{Fd, fds};
+use crate::sys::stdio::Stream;
+use crate::sys::threads::{asleep, blocked};
+use crate::sys::{Fd, fds, io};
 use crate::traffic::both_ways;
 
 pub const CASES: &[Case] = &[
     case("fork_threads.fork_while_streaming", while_streaming).bulk(),
     case("fork_threads.child_has_its_own_connections", child_connects).bulk(),
     case("fork_threads.threads_fork_at_once", threads_fork).bulk(),
+    case("fork_threads.accepts_during_a_fork", accepts_during_fork),
     case("fork_threads.vfork_child_closes", || vforked(false)),
     case("fork_threads.vfork_child_copies_over", || vforked(true)),
     case("fork_threads.clone_vm_child_closes", clone_vm),
@@ -74,6 +78,51 @@ fn threads_fork() {
             }
         });
     });
+}
+
+/// A connection begins in another thread after the library has prepared a fork, and before the kernel has made the child.
+/// It ends in the parent, then in the child. What comes after must be two connections.
+fn accepts_during_fork() {
+    let (mut before, mut peer) = link::client(V4);
+    let listener = Listener::new(V4);
+    let client = link::connect(&listener.addr(), V4);
+    let (full, filled) = fds::pipe(libc::O_CLOEXEC);
+    let (go, ready) = fds::pipe(libc::O_CLOEXEC);
+    // SAFETY: no arguments.
+    let forking = unsafe { libc::gettid() };
+    let mut stream = Stream::open(filled, c"w");
+    stream.write(b"x");
+    fds::set_nonblocking(filled, true);
+    while io::write(filled, &[0; 4096]).is_ok() {}
+    fds::set_nonblocking(filled, false);
+    // SAFETY: flushes every stream. This takes libc's lock of their list, for which fork() waits, and blocks at the full
+    // pipe.
+    let flushing = blocked(|| unsafe { libc::fflush(std::ptr::null_mut()) });
+    let (child, server) = std::thread::scope(|s| {
+        let accepting = s.spawn(|| {
+            eventually("fork() waits", || asleep(forking));
+            let server = listener.accept();
+            assert_eq!(io::read(full, &mut [0; 4096]), Ok(4096), "makes space in the pipe");
+            server
+        });
+        let child = in_child(|| {
+            assert_eq!(io::read(go, &mut [0]), Ok(1));
+            fds::closefrom(3);
+        });
+        (child, accepting.join().expect("accept"))
+    });
+    assert_eq!(flushing.join(), 0);
+    fds::close(server).expect("close");
+    assert_eq!(io::write(ready, &[1]), Ok(1));
+    child.succeed();
+    let (mut a, mut b) = link::numbered_pair(V4, 1);
+    let (mut c, mut d) = link::numbered_pair(V4, 2);
+    for (from, to) in [(&mut a, &mut b), (&mut c, &mut d)] {
+        from.send(3000);
+        to.recv(3000);
+    }
+    link::warm_up(&mut before, &mut peer);
+    fds::close(client).expect("close");
 }
 
 /// The library's tables are in the shared memory; the parent's entries must stay unchanged.
