@@ -29,6 +29,8 @@ struct nf_conn___init {
 
 /* Bits of `status`. */
 #define TRACKED_DNAT (1 << 5)
+/* enum ip_conntrack_dir */
+#define TRACKED_REPLY 1
 /* Values of `state` from here on: the connection has ended, and a SYN begins another one. */
 #define TRACKED_TIME_WAIT 7
 

@@ -72,42 +72,52 @@ static __always_inline bool has_backend(const struct arrival *arrival, const str
 	return !backend || is_member(frontend->service, *backend);
 }
 
-/* Whether a known connection goes on. If not, another one begins with this packet. */
-static __always_inline bool goes_on(struct nf_conn *known, const struct arrival *arrival, const struct frontend *frontend)
+/*
+ * Whether a known connection goes on. If not, another one begins with this packet. An answer is no client's datagram: a pod's own flow
+ * may be masqueraded at a port that is a NodePort as well.
+ */
+static __always_inline bool goes_on(struct nf_conn *known, const struct arrival *arrival, const struct frontend *frontend,
+				    u8 direction)
 {
 	bool translated = known->status & TRACKED_DNAT;
 
 	if (arrival->protocol == IPPROTO_UDP)
-		return translated && has_backend(arrival, frontend);
+		return direction == TRACKED_REPLY || (translated && has_backend(arrival, frontend));
 	return !arrival->begins || (translated && known->proto.tcp.state < TRACKED_TIME_WAIT);
 }
 
-static __always_inline struct nf_conn *look_up(struct __sk_buff *skb, const struct arrival *arrival)
+/* `direction`: which one of the connection's the packet has. */
+static __always_inline struct nf_conn *look_up(struct __sk_buff *skb, const struct arrival *arrival, u8 *direction)
 {
+	struct nf_conn *known;
 	struct bpf_ct_opts___ours options = { .netns_id = THIS_NETNS, .l4proto = arrival->protocol };
 	struct bpf_sock_tuple tuple = {};
 
 	fill(&tuple, arrival);
 	if (arrival->v4)
-		return bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv4), &options, sizeof(options));
-	return bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv6), &options, sizeof(options));
+		known = bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv4), &options, sizeof(options));
+	else
+		known = bpf_skb_ct_lookup(skb, &tuple, sizeof(tuple.ipv6), &options, sizeof(options));
+	*direction = options.dir;
+	return known;
 }
 
 static __always_inline bool is_known(struct __sk_buff *skb, const struct arrival *arrival, const struct frontend *frontend)
 {
-	struct nf_conn *known = look_up(skb, arrival);
+	u8 direction = 0;
+	struct nf_conn *known = look_up(skb, arrival, &direction);
 	bool lasts;
 
 	if (!known)
 		return false;
-	lasts = goes_on(known, arrival, frontend);
+	lasts = goes_on(known, arrival, frontend, direction);
 	if (!lasts)
 		bpf_ct_change_timeout(known, 0);
 	bpf_ct_release(known);
 	if (lasts)
 		return true;
 	/* A look-up frees what has expired. Another processor may have begun the new connection since. */
-	known = look_up(skb, arrival);
+	known = look_up(skb, arrival, &direction);
 	if (known)
 		bpf_ct_release(known);
 	return known != NULL;

@@ -9,9 +9,11 @@ use crate::record::{Kept, Origin, Record};
 use crate::subject::Subject;
 use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
-use sidestep_device::Outgoing;
+use sidestep_device::{CHUNK, Outgoing};
 use sidestep_repair::{GiveBackError, Taken};
-use sidestep_tcp::{Agreed, Connection, Link, Memory, Positions, Progress, Saved, Segment, Seq, Tuple, Verdict};
+use sidestep_tcp::{
+    Agreed, Connection, Headers, Link, Memory, Positions, Progress, Saved, Segment, Seq, Tuple, Verdict,
+};
 
 pub struct Carried {
     program: Program,
@@ -288,6 +290,9 @@ fn fill(scratch: &mut Vec<u8>, program: &Program, queued: &[u8], skip: usize, le
     }
 }
 
+/// A frame with its headers is in one chunk, however long the device's frames may be.
+const LONGEST_SEGMENT: u32 = (CHUNK - Headers::MOST) as u32;
+
 fn saved(taken: &Taken, ring: usize) -> Saved {
     let (state, path) = (&taken.state, &taken.path);
     let scales = state.scales.unwrap_or(sidestep_repair::Scales { send: 0, receive: 0 });
@@ -296,7 +301,7 @@ fn saved(taken: &Taken, ring: usize) -> Saved {
         // The kernel's queue comes before the ring.
         send_ring: (taken.unacknowledged.len() + ring) as u32,
         receive_ring: ring as u32,
-        mss: path.mss,
+        mss: path.mss.min(LONGEST_SEGMENT),
         timestamp_offset: state.timestamps.map_or(0, |clock| clock.offset),
         send_scale: scales.send,
         receive_scale: scales.receive,

@@ -79,6 +79,9 @@ pub enum WriteError {
 }
 
 impl Headers {
+    /// Bytes that the headers of a frame take at most.
+    pub const MOST: usize = MOST;
+
     /// The headers of a connection.
     pub fn new(tuple: Tuple, link: &Link) -> Result<Headers, MixedFamilies> {
         let is_v4 = tuple.is_v4().ok_or(MixedFamilies)?;
