@@ -190,19 +190,34 @@ def test_programs_know_their_options(world):
             run(world.program(program), *words, "--help")
 
 
+def removal(values):
+    """The patch by which the DaemonSet takes everything out."""
+    hook = next(one for one in rendered(values) if one["kind"] == "ConfigMap" and one["metadata"]["name"].endswith("-uninstall"))
+    return json.loads(hook["data"]["patch.json"])
+
+
 def test_uninstalling_leaves_no_pod_that_does_anything(_world):
     """The patch makes a valid DaemonSet of the one that runs."""
-    hook = next(one for one in rendered(ALL) if one["kind"] == "ConfigMap" and one["metadata"]["name"].endswith("-uninstall"))
     daemonset = of_kind(ALL, "DaemonSet")[0]
-    patch = json.loads(hook["data"]["patch.json"])
+    patch = removal(ALL)
     spec = patch["spec"]["template"]["spec"]
     check(spec.pop("$patch") == "replace", "containers that run would stay beside the new ones")
     patched = {**daemonset, "spec": {**daemonset["spec"], "template": {**daemonset["spec"]["template"], "spec": spec}}}
     documents(json.dumps(patched))
-    names = [one["name"] for one in spec["initContainers"]]
-    check(names == ["detach", "cni-uninstall", "library-collect"], f"what takes things out: {names}")
     hooks = [one["metadata"]["annotations"]["helm.sh/hook"] for one in rendered(ALL) if is_hook(one)]
     check(hooks == 5 * ["pre-delete"], f"hooks: {hooks}")
+
+
+def test_switching_a_part_off_takes_it_out_of_the_nodes(_world):
+    """What one release has and the next has not would stay for ever: a plugin that lets no pod start, a library without a use."""
+    def commands(*values):
+        return [one["command"][:2] for one in pod_of(values)["initContainers"]]
+    uninstall = ["/usr/bin/sidestep-cni", "uninstall"]
+    check(uninstall in commands("cni.enabled=false"), f"without the plugin: {commands('cni.enabled=false')}")
+    check(uninstall not in commands("cni.enabled=true"), f"with the plugin: {commands('cni.enabled=true')}")
+    for values in (ALL, ("nri.enabled=false",)):
+        names = [one["name"] for one in removal(values)["spec"]["template"]["spec"]["initContainers"]]
+        check(names == ["detach", "cni-uninstall", "library-collect"], f"{values}: what takes things out: {names}")
 
 
 def webhooks_of(values):

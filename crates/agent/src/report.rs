@@ -32,6 +32,7 @@ pub fn status(view: &View) -> Result<api::Status> {
             fill("slots", used.slots, sizes.slots),
             fill("backends", used.backends, sizes.backends),
             fill("members", used.members, sizes.members),
+            fill("source_ranges", used.sources, sizes.sources),
             fill("services", used.services, sizes.services),
         ]
         .into_iter()

@@ -25,12 +25,18 @@ struct conversation {
 	struct endpoint frontend;
 };
 
+/* A number is given out again, then with another generation. */
+struct numbered {
+	u32 backend;
+	u32 generation;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 16);
 	__type(key, struct conversation);
-	__type(value, u32);
-} external_datagrams SEC(".maps");
+	__type(value, struct numbered);
+} external_conversations SEC(".maps");
 
 static __always_inline int drop(u32 reason)
 {
@@ -67,9 +73,10 @@ static __always_inline union nf_inet_addr inet(const struct arrival *arrival, co
 static __always_inline bool has_backend(const struct arrival *arrival, const struct frontend *frontend)
 {
 	struct conversation key = { .client = arrival->from, .frontend = arrival->to };
-	u32 *backend = bpf_map_lookup_elem(&external_datagrams, &key);
+	struct numbered *with = bpf_map_lookup_elem(&external_conversations, &key);
+	struct backend *backend = with ? bpf_map_lookup_elem(&backends, &with->backend) : NULL;
 
-	return !backend || is_member(frontend->service, *backend);
+	return !with || (backend && backend->generation == with->generation && is_member(frontend->service, with->backend));
 }
 
 /*
@@ -203,12 +210,14 @@ static __always_inline int begin(struct __sk_buff *skb, const struct arrival *ar
 	struct conversation key = { .client = arrival->from, .frontend = arrival->to };
 	u32 index = external_backend(frontend, &arrival->from.address);
 	struct backend *backend = index ? bpf_map_lookup_elem(&backends, &index) : NULL;
+	struct numbered chosen = { .backend = index };
 	struct address source = {};
 	struct endpoint to;
 	int masquerade = 0;
 
 	if (!backend)
 		return refuse_packet(skb, frontend);
+	chosen.generation = backend->generation;
 	to = backend->endpoint;
 	/* A client that is the backend itself would answer itself directly. */
 	if (frontend->flags & MASQUERADE || address_equal(&to.address, &arrival->from.address))
@@ -216,7 +225,7 @@ static __always_inline int begin(struct __sk_buff *skb, const struct arrival *ar
 	if (masquerade < 0 || !track(skb, arrival, &to, masquerade ? &source : NULL))
 		return drop(REASON_PACKET_NOT_TRACKED);
 	if (arrival->protocol == IPPROTO_UDP)
-		bpf_map_update_elem(&external_datagrams, &key, &index, BPF_ANY);
+		bpf_map_update_elem(&external_conversations, &key, &chosen, BPF_ANY);
 	__sync_fetch_and_add(&backend->picks, 1);
 	count(REASON_PACKET_TRANSLATED);
 	return NEXT;

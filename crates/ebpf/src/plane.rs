@@ -115,6 +115,7 @@ impl Maps {
     pub fn open(directory: &Path) -> Result<Maps> {
         let open = |name: &str| MapHandle::from_pinned_path(directory.join(name)).at("open", &directory.join(name));
         let (frontends, members, services) = (open("frontends")?, open("members")?, open("service_counters")?);
+        let sources = open("source_ranges")?;
         let (slots, backends) = (Shared::new(&open("slots")?, "slots")?, Shared::new(&open("backends")?, "backends")?);
         Ok(Maps {
             sizes: Sizes {
@@ -123,11 +124,12 @@ impl Maps {
                 services: services.max_entries(),
                 frontends: frontends.max_entries(),
                 members: members.max_entries(),
+                sources: sources.max_entries(),
             },
             frontends: Table::new(frontends, "frontends"),
             members: Table::new(members, "members"),
             node_addresses: Table::new(open("node_addresses")?, "node_addresses"),
-            sources: Table::new(open("source_ranges")?, "source_ranges"),
+            sources: Table::new(sources, "source_ranges"),
             pod_networks: Table::new(open("pod_networks")?, "pod_networks"),
             slots,
             backends,

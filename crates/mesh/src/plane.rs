@@ -157,6 +157,8 @@ pub struct Sizes {
     pub frontends: u32,
     /// Pairs of a Service and a backend, kept for ports that remember choices.
     pub members: u32,
+    /// Pairs of a Service and a network of its source ranges.
+    pub sources: u32,
 }
 
 /// What a data plane holds from an earlier process of the agent. Entries that cannot be read are left out.

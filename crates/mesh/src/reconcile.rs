@@ -36,6 +36,7 @@ pub struct Reconciler {
     /// Number of frontends of all ports.
     frontends: u32,
     members: u32,
+    sources: u32,
     /// Whether anything was freed since the last change.
     room: bool,
     pending: Pending,
@@ -102,7 +103,7 @@ pub enum Problem {
     Full {
         /// Left to the kernel, or still as an earlier process of the agent programmed it.
         port: Arc<PortKey>,
-        /// "slots", "backends", "services", "frontends" or "members".
+        /// "slots", "backends", "services", "frontends", "members" or "sources".
         what: &'static str,
     },
 }
@@ -134,6 +135,7 @@ impl Reconciler {
             problems: BTreeMap::new(),
             frontends: 0,
             members: 0,
+            sources: 0,
             room: false,
             inherited: Some(inherited),
             pending: Pending::default(),
@@ -249,6 +251,7 @@ impl Reconciler {
             services: self.services.used(),
             frontends: self.claims.len() as u32,
             members: self.members,
+            sources: self.sources,
         }
     }
 

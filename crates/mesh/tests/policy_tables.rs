@@ -126,6 +126,42 @@ fn everybody(known: &mut Identities, kinds: &[(usize, Labels)]) -> Vec<(Option<I
     all
 }
 
+/// A policy as any tenant may write it: what it would take is not worked out to find that there is no room.
+#[test]
+fn far_too_much_is_told_at_once() {
+    let began = std::time::Instant::now();
+    let mut known = Identities::default();
+    (0..3000).for_each(|n| _ = known.number(Identity::new("shop", &[("app".into(), format!("{n}").into())].into())));
+    let range = |n: u32| IpNet::new(std::net::Ipv4Addr::from_bits(0x0a00_0000 + (n << 8)).into(), 24).unwrap();
+    let ranges = |count| (0..count).map(|n| Peer::Range { range: range(n), except: Vec::new() }).collect::<Vec<_>>();
+    let everybody = Pods { namespaces: Namespaces::Any, labels: Labels::default().into() };
+    let almost_all = Ports { protocol: Protocol::Tcp, first: 1, last: 65_534 };
+    let one = Ports { protocol: Protocol::Tcp, first: 80, last: 80 };
+    for (peers, ports, table) in [
+        (ranges(300), vec![almost_all], "policy_ranges"),
+        (ranges(17), vec![almost_all], "policy_ranges"),
+        (ranges(60_000), vec![one], "policy_ranges"),
+        (vec![Peer::Pods(everybody)], vec![almost_all], "policy_rules"),
+        (Vec::new(), vec![almost_all; 10_000], "policy_rules"),
+    ] {
+        let rule = Rule { action: Action::Allow, peers, ports, named: Vec::new() };
+        let policy = Policy {
+            name: Name::new("shop", "policy"),
+            select: Selector::default(),
+            defaults: BySide { egress: None, ingress: None },
+            dry_run: false,
+            on_deny: OnDeny::Refuse,
+            requires_proxy: false,
+            rules: BySide { egress: Vec::new(), ingress: vec![rule] },
+        };
+        let compiled = compile(&[&policy], &known, &NamedPorts::new());
+        assert_eq!(compiled.entries.too_many_for, Some(table));
+        assert!(compiled.entries.rules.is_empty() && compiled.entries.ranges.is_empty());
+        assert_ne!(compiled.defaults.ingress & u16::from(ISOLATED), 0, "the pod is isolated all the same");
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
 proptest! {
     #[test]
     fn tables_say_what_the_model_says(

@@ -14,7 +14,7 @@ use sidestep_mesh::table::{Policy, PortKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-const ROOM: Sizes = Sizes { slots: 4000, backends: 400, services: 200, frontends: 400, members: 4000 };
+const ROOM: Sizes = Sizes { slots: 4000, backends: 400, services: 200, frontends: 400, members: 4000, sources: 4000 };
 
 fn ip(n: u8) -> IpAddr {
     [10, 0, 0, n].into()
@@ -342,13 +342,14 @@ proptest! {
         prop_assert_eq!(run.reconciler.collect_garbage(&mut run.tables, run.now).unwrap(), None);
         let used = run.reconciler.used();
         prop_assert_eq!((used.slots, used.backends, used.services, used.frontends, used.members), (0, 0, 0, 0, 0));
+        prop_assert_eq!(used.sources, 0);
         prop_assert!(run.tables.frontends.is_empty() && run.tables.members.is_empty() && run.tables.sources.is_empty());
     }
 
     /// With too little room a port is left out as a whole and reported, and is programmed once there is room again.
     #[test]
-    fn without_room_a_port_is_left_out(steps in prop::collection::vec(step(), 1..40), slots in 1u32..12, backends in 2u32..8, frontends in 1u32..20, members in 0u32..20) {
-        let mut run = Run::new(Sizes { slots, backends, frontends, members, ..ROOM });
+    fn without_room_a_port_is_left_out(steps in prop::collection::vec(step(), 1..40), slots in 1u32..12, backends in 2u32..8, frontends in 1u32..20, members in 0u32..20, sources in 0u32..8) {
+        let mut run = Run::new(Sizes { slots, backends, frontends, members, sources, ..ROOM });
         run.reconciler.complete(&mut run.tables, 0).unwrap();
         for step in steps {
             if matches!(step, Step::Fail(_) | Step::Restart | Step::Crash(..)) {

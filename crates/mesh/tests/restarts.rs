@@ -6,14 +6,14 @@ use sidestep_mesh::address::Protocol;
 use sidestep_mesh::choose::Node;
 use sidestep_mesh::object::Object;
 use sidestep_mesh::plane::{FrontendKey, Scope, Sizes};
-use sidestep_mesh::reconcile::Reconciler;
+use sidestep_mesh::reconcile::{Problem, Reconciler};
 use sidestep_mesh::retired::REST_NS;
 use sidestep_mesh::state::{Change, Concerned, State};
 use sidestep_mesh::yaml;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-const ROOM: Sizes = Sizes { slots: 100, backends: 100, services: 100, frontends: 100, members: 1000 };
+const ROOM: Sizes = Sizes { slots: 100, backends: 100, services: 100, frontends: 100, members: 1000, sources: 1000 };
 
 /// The life of an agent on some tables.
 struct Life {
@@ -137,6 +137,31 @@ fn a_service_that_outgrows_its_room_before_all_is_known_leads_to_nobody_else() {
     life.rest();
     life.put(&(service(2, "") + &slice(2, 50..52)));
     assert_eq!((life.reach("10.96.0.1"), life.reach("10.96.0.2")), (None, Some(vec![50, 51])));
+}
+
+/// The API server limits neither the ranges of a Service nor its ports.
+#[test]
+fn a_service_with_more_ranges_than_there_is_room_for_hinders_nobody() {
+    let mut life = Life::over(Tables::new(Sizes { sources: 16, ..ROOM }));
+    let node = Node { name: "here".into(), zone: None, external: true };
+    life.reconciler = Reconciler::new(node, &mut life.tables).unwrap();
+    life.complete();
+    let address = "198.51.100.1".parse::<IpAddr>().unwrap().into();
+    let packets = FrontendKey { address, port: 80, protocol: Protocol::Tcp, scope: Scope::External };
+    let balanced = |count: u8| {
+        let ranges: String = (0..count).map(|n| format!("192.0.2.{n}/32, ")).collect();
+        let status = "\nstatus: {loadBalancer: {ingress: [{ip: 198.51.100.1}]}}\n---";
+        service(1, &format!(", type: LoadBalancer, loadBalancerSourceRanges: [{ranges}]")).replace("\n---", status)
+    };
+    life.put(&(balanced(9) + &slice(1, 1..3)));
+    life.put(&(service(2, "") + &slice(2, 50..52)));
+    assert_eq!((life.reach("10.96.0.1"), life.reach("10.96.0.2")), (None, Some(vec![50, 51])));
+    assert_eq!(life.tables.reach(&packets), None);
+    let full =
+        life.reconciler.problems().filter(|(_, problem)| matches!(problem, Problem::Full { what: "sources", .. }));
+    assert_eq!(full.count(), 1);
+    life.put(&balanced(8));
+    assert_eq!(life.tables.reach(&packets).map(|set| set.len()), Some(2));
 }
 
 #[test]

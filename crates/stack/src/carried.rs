@@ -6,7 +6,7 @@ use crate::layout::QUEUE_ROOM;
 use crate::pace::{Pace, Way};
 use crate::program::Program;
 use crate::record::{Kept, Origin, Record};
-use crate::subject::Subject;
+use crate::subject::{Declined, Subject};
 use rustix::fd::BorrowedFd;
 use rustix::net::sockopt;
 use sidestep_device::{CHUNK, Outgoing};
@@ -124,6 +124,9 @@ impl Carried {
     }
 
     fn resumed(taken: &Taken, subject: &Subject, ring: usize, now: u64) -> Result<Connection, Cause> {
+        if !subject.is_still_connected() {
+            return Err(Declined::NotConnected.into());
+        }
         let window = taken.state.window.rcv_wnd;
         if window as usize > ring || !taken.unread.is_empty() {
             return Err(Cause::Window { window, ring });

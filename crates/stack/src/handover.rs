@@ -10,7 +10,6 @@ use sidestep_abi::Reason;
 use sidestep_repair::{Buffers, CallError, GiveBackError, Queues, State};
 use sidestep_tcp::{Progress, Seq};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 /// A connection that the stack has carried.
 pub struct Handover<'a> {
@@ -49,19 +48,38 @@ pub enum RestoreError {
     Damaged,
 }
 
-/// Does what a worker that was killed had still to do for a connection. The kernel carries it afterwards.
-pub fn restore(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd) -> Result<(), RestoreError> {
+/// What has become of a connection that is to be restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Restored {
+    /// The kernel carries it.
+    Yes,
+    /// The kernel has no way to its peer at present: to be tried again.
+    NotYet,
+}
+
+/// Does what a worker that was killed had still to do for a connection. `is_last`: a connection without a way is given up.
+pub fn restore(
+    record: &Record,
+    link: Rc<Link>,
+    slot: usize,
+    socket: BorrowedFd,
+    is_last: bool,
+) -> Result<Restored, RestoreError> {
     match record.stage() {
-        Stage::Free => return Ok(()),
+        Stage::Free => return Ok(Restored::Yes),
         Stage::Assigned => end(Program::left(link, slot)),
         Stage::Taking => {
             sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
             end(Program::left(link, slot));
         }
-        Stage::Carried | Stage::Returning => restore_carried(record, link, slot, socket)?,
+        Stage::Carried | Stage::Returning => {
+            if restore_carried(record, link, slot, socket, is_last)? == Restored::NotYet {
+                return Ok(Restored::NotYet);
+            }
+        }
     }
     record.free();
-    Ok(())
+    Ok(Restored::Yes)
 }
 
 /// The kernel had the connection already.
@@ -70,7 +88,13 @@ fn end(mut program: Program) {
     program.set_reason(Reason::StackEnded);
 }
 
-fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: BorrowedFd) -> Result<(), RestoreError> {
+fn restore_carried(
+    record: &Record,
+    link: Rc<Link>,
+    slot: usize,
+    socket: BorrowedFd,
+    is_last: bool,
+) -> Result<Restored, RestoreError> {
     let (kept, progress) = (record.kept().ok_or(RestoreError::Damaged)?, record.progress());
     let Kept { from_program, to_program, queued, .. } = kept;
     // The worker may have been killed before it told the program.
@@ -79,31 +103,24 @@ fn restore_carried(record: &Record, link: Rc<Link>, slot: usize, socket: Borrowe
     let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
     let mut program = Program::found(link, slot, released, published);
     let found = (record.stage() == Stage::Returning).then(|| record.buffers());
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let queued = record.queue(queued, left);
-        let unread = Unread::ToKernel;
-        let mut handover = Handover { program: &mut program, record, kept, progress, queued, unread, found };
-        let error = match handover.run(socket) {
-            Ok(()) => {
-                // Only now: the program gives its slot back for that.
-                program.set_reason(Reason::StackEnded);
-                return Ok(());
-            }
-            Err(error) if !is_stranded(&error) => return Err(error.into()),
-            Err(error) => error,
-        };
-        if Instant::now() > end {
-            abandon(&mut program, socket);
-            return Err(error.into());
+    let queued = record.queue(queued, left);
+    let mut handover =
+        Handover { program: &mut program, record, kept, progress, queued, unread: Unread::ToKernel, found };
+    match handover.run(socket) {
+        Ok(()) => {
+            // Only now: the program gives its slot back for that.
+            program.set_reason(Reason::StackEnded);
+            Ok(Restored::Yes)
         }
-        std::thread::sleep(PAUSE);
+        Err(error) if is_stranded(&error) && !is_last => Ok(Restored::NotYet),
+        Err(error) => {
+            if is_stranded(&error) {
+                abandon(&mut program, socket);
+            }
+            Err(error.into())
+        }
     }
 }
-
-/// Longest wait for a route, when the worker is gone. The program's own patience is as long.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether the kernel has no way to the peer at present, as while a device is down. The connection stays parked; the same call may
 /// succeed later.

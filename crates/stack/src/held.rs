@@ -1,6 +1,6 @@
 //! What the keeper holds for the worker: sockets, links, and the memory of all connections.
 
-use crate::handover::restore;
+use crate::handover::{Restored, restore};
 use crate::ledger::Ledger;
 use crate::link::Link;
 use crate::record::{Ends, Record};
@@ -11,6 +11,11 @@ use sidestep_error::chain;
 use sidestep_ring::slot;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Longest wait for a route, of all connections together. A program's own patience is as long.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection that the worker has.
 struct Connection {
@@ -59,24 +64,41 @@ impl Held {
         }
     }
 
-    /// The worker is gone: the kernel carries its connections from now on. Returns their addresses.
+    /// The worker is gone: the kernel carries its connections from now on. Returns their addresses. Those that have no way to their
+    /// peers keep no other waiting, and are given up together.
     pub fn restore_all(&mut self) -> Vec<Ends> {
         let mut restored = Vec::new();
-        for (number, Connection { link, slot, socket }) in std::mem::take(&mut self.connections) {
-            let record = Record::new(self.ledger.clone(), number);
-            let ends = record.ends();
-            if let Some(link) = self.links.get(&link)
-                && let Err(error) = restore(&record, link.clone(), slot, socket.as_fd())
-            {
-                let whose = ends.map_or_else(|| "a connection".into(), |ends| ends.remote.to_string());
-                tracing::error!("{whose}: {}", chain(&error));
+        let end = Instant::now() + PATIENCE;
+        let mut left = std::mem::take(&mut self.connections);
+        loop {
+            let is_last = Instant::now() > end;
+            for (number, connection) in std::mem::take(&mut left) {
+                let record = Record::new(self.ledger.clone(), number);
+                let ends = record.ends();
+                if self.restore_one(&record, &connection, is_last) == Restored::NotYet {
+                    left.insert(number, connection);
+                    continue;
+                }
+                record.free();
+                restored.extend(ends);
+                self.let_go(connection.socket, connection.link, connection.slot);
             }
-            record.free();
-            restored.extend(ends);
-            self.let_go(socket, link, slot);
+            if left.is_empty() {
+                break;
+            }
+            std::thread::sleep(PAUSE);
         }
         self.links.clear();
         restored
+    }
+
+    fn restore_one(&self, record: &Record, connection: &Connection, is_last: bool) -> Restored {
+        let Some(link) = self.links.get(&connection.link) else { return Restored::Yes };
+        restore(record, link.clone(), connection.slot, connection.socket.as_fd(), is_last).unwrap_or_else(|error| {
+            let whose = record.ends().map_or_else(|| "a connection".into(), |ends| ends.remote.to_string());
+            tracing::error!("{whose}: {}", chain(&error));
+            Restored::Yes
+        })
     }
 
     /// Closes the last copy of a socket, and says so to the program, whose close waits for that.

@@ -85,8 +85,24 @@ impl Subject {
         }
     }
 
+    /// Whether the socket has the connection that was examined. The program still has the socket, and may have connected it anew.
+    pub fn is_still_connected(&self) -> bool {
+        address(getsockname(&self.socket).ok()) == Some(self.local) && peer(&self.socket) == Some(self.remote)
+    }
+
+    /// Looks again, before the connection is carried for the first time: at what the program may have changed since.
+    pub fn check(&self) -> Result<(), Declined> {
+        if !self.is_still_connected() {
+            return Err(Declined::NotConnected);
+        }
+        is_plain(&self.socket, self.path.device, self.routers == 0)
+    }
+
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
     pub fn refresh(&mut self, devices: &[u32]) -> Result<(), Declined> {
+        if !self.is_still_connected() {
+            return Err(Declined::NotConnected);
+        }
         sidestep_repair::examine(self.socket.as_fd())?;
         let is_ours = self.routers == 0;
         let path = way(self.local, self.remote, is_ours)?;
@@ -164,6 +180,7 @@ fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidestep_device::path::Freshness;
     use std::io::{ErrorKind, Write};
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
@@ -192,6 +209,31 @@ mod tests {
         assert!(since.elapsed() < Duration::from_secs(5));
         // Bytes that nobody has read reset the connection, and so end the lingering.
         drop(theirs);
+    }
+
+    #[test]
+    fn a_socket_that_the_program_has_connected_anew_is_declined() {
+        let (ours, _theirs) = connected();
+        let (local, remote) = (ours.local_addr().unwrap(), ours.peer_addr().unwrap());
+        let path = Path {
+            local: local.ip(),
+            remote: remote.ip(),
+            device: 1,
+            next_hop: remote.ip(),
+            source: Default::default(),
+            destination: Default::default(),
+            mtu: 1500,
+            link_mtu: 1500,
+            neighbour: Freshness::Confirmed,
+            is_own: true,
+        };
+        let subject = Subject { socket: ours.into(), local, remote, path, device: 0, routers: 0, is_stale: false };
+        assert!(subject.check().is_ok());
+        rustix::net::connect_unspec(&subject.socket).unwrap();
+        assert!(matches!(subject.check(), Err(Declined::NotConnected)), "connected no more");
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::connect(&subject.socket, &other.local_addr().unwrap()).unwrap();
+        assert!(matches!(subject.check(), Err(Declined::NotConnected)), "connected elsewhere");
     }
 
     #[test]

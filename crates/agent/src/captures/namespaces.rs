@@ -135,7 +135,10 @@ impl Namespaces {
     /// The namespace has ended. Returns the documents that name it.
     pub fn remove(&mut self, cookie: u64) -> Vec<Name> {
         let Some(namespace) = self.namespaces.remove(&cookie) else { return Vec::new() };
-        self.by_number.remove(&namespace.number);
+        // A newer namespace may have got the number.
+        if self.by_number(namespace.number) == Some(cookie) {
+            self.by_number.remove(&namespace.number);
+        }
         for name in namespace.claims.iter().chain(&namespace.orphan_of) {
             self.unlink(name, cookie);
         }
@@ -188,5 +191,16 @@ mod tests {
         namespaces.claim(&a, 1, 10);
         assert_eq!(namespaces.remove(1), std::slice::from_ref(&a));
         assert!(namespaces.of.is_empty() && namespaces.by_number.is_empty());
+    }
+
+    #[test]
+    fn a_number_that_another_namespace_has_got_stays_with_that_one() {
+        let mut namespaces = Namespaces::default();
+        namespaces.claim(&name("a"), 1, 10);
+        namespaces.claim(&name("b"), 2, 10);
+        namespaces.remove(1);
+        assert_eq!(namespaces.by_number(10), Some(2));
+        namespaces.remove(2);
+        assert!(namespaces.by_number.is_empty());
     }
 }

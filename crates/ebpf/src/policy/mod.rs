@@ -277,11 +277,15 @@ impl Policies {
     /// Checks the room beforehand: filling a table up takes long, and meanwhile no other pod has room.
     fn has_room(&self, more: &Entries) -> Result<()> {
         let [rules, ranges] = self.used();
-        for (name, used, more, room) in [
+        for (name, used, entries, room) in [
             ("policy_rules", rules, more.rules.len(), self.rules.room()),
             ("policy_ranges", ranges, more.ranges.len(), self.ranges.room()),
         ] {
-            if used + more > room as usize {
+            if more.too_many_for == Some(name) {
+                return Err(Error::new(format!("map {name}: put more than {room} entries"), Full { room }));
+            }
+            if used + entries > room as usize {
+                let more = entries;
                 return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), Full { room }));
             }
         }

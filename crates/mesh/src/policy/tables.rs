@@ -42,6 +42,8 @@ pub struct Entries {
     pub rules: BTreeMap<RuleKey, u8>,
     /// The bits of all ranges that contain this one, since the programs find only the longest prefix.
     pub ranges: BTreeMap<(Gate, IpNet), u8>,
+    /// The table that has not room for all. There are no entries then.
+    pub too_many_for: Option<&'static str>,
 }
 
 /// Mirrors `struct rule_key`.
@@ -64,32 +66,50 @@ pub struct Gate {
     pub port: u16,
 }
 
+/// Entries of `policy_rules`, and of `policy_ranges`, for all pods of a node. Mirrors crates/bpf/src/policy_maps.h.
+pub const ROOM: usize = 1 << 20;
+/// Entries that are worked out for one pod, those of several rules counted several times: anybody may write policies, so what would
+/// be far too much for the tables is not worked out just to find that.
+const MOST_EXPANDED: usize = 4 * ROOM;
+/// Comparisons of ranges with each other, for one pod.
+const MOST_COMPARED: usize = 1 << 29;
+
 /// Compiles policies for the identities that are known. `own_ports`: of the pods that the policies select.
 pub fn compile(policies: &[&Policy], known: &Identities, own_ports: &NamedPorts) -> Compiled {
     let mut compiled = Compiled::default();
     let mut ranges: BTreeMap<Gate, Vec<(&Peer, u8)>> = BTreeMap::new();
+    let mut left = MOST_EXPANDED;
     for direction in Direction::BOTH {
         for policy in policies.iter().filter(|policy| policy.concerns(direction)) {
             *compiled.defaults.at_mut(direction) |= defaults(policy, direction);
             for rule in policy.rules.at(direction) {
                 let said = said(rule.action, policy);
+                let numbers = numbers(rule, known);
+                let its: Vec<&Peer> = rule.peers.iter().filter(|peer| matches!(peer, Peer::Range { .. })).collect();
+                match left.checked_sub(most_gates(rule).saturating_mul(numbers.len() + its.len())) {
+                    Some(rest) => left = rest,
+                    None => compiled.too_many(if its.is_empty() { "policy_rules" } else { "policy_ranges" }),
+                }
+                if compiled.entries.too_many_for.is_some() {
+                    continue;
+                }
                 for (gate, identity) in dialled_by_name(rule, direction, known) {
                     *compiled.entries.rules.entry(RuleKey { gate, identity }).or_default() |= said;
                 }
                 for gate in gates(rule, direction, own_ports) {
-                    let numbers = numbers(rule, known);
-                    numbers.into_iter().for_each(|identity| {
+                    numbers.iter().for_each(|&identity| {
                         *compiled.entries.rules.entry(RuleKey { gate, identity }).or_default() |= said;
                     });
-                    let its = rule.peers.iter().filter(|peer| matches!(peer, Peer::Range { .. }));
-                    ranges.entry(gate).or_default().extend(its.map(|peer| (peer, said)));
+                    ranges.entry(gate).or_default().extend(its.iter().map(|peer| (*peer, said)));
                 }
             }
         }
     }
-    for (gate, rules) in ranges.iter().filter(|(_, rules)| !rules.is_empty()) {
-        *compiled.defaults.at_mut(gate.direction) |= u16::from(HAS_RANGES);
-        compiled.entries.ranges.extend(fold(rules).into_iter().map(|(range, said)| ((*gate, range), said)));
+    if compiled.entries.rules.len() > ROOM {
+        compiled.too_many("policy_rules");
+    }
+    if compiled.entries.too_many_for.is_none() {
+        compiled.fold_all(&ranges);
     }
     compiled
 }
@@ -116,6 +136,13 @@ fn defaults(policy: &Policy, direction: Direction) -> u16 {
         true => NAMES_DENIED,
     };
     u16::from(by_default) | by_name
+}
+
+/// At least as many as there are [`gates`].
+fn most_gates(rule: &Rule) -> usize {
+    let count =
+        |ports: &Ports| if ports.are_all() { 1 } else { usize::from(ports.last.saturating_sub(ports.first)) + 1 };
+    3 + rule.named.len() + rule.ports.iter().map(count).sum::<usize>()
 }
 
 /// Named ports of the selected pods are numbers here. Those of peers differ from one peer to the other: see
@@ -185,6 +212,11 @@ fn fold(rules: &[(&Peer, u8)]) -> BTreeMap<IpNet, u8> {
     edges.iter().map(|edge| (*edge, said(edge))).collect()
 }
 
+fn most_edges(rules: &[(&Peer, u8)]) -> usize {
+    let edges = |peer: &Peer| if let Peer::Range { except, .. } = peer { 1 + except.len() } else { 0 };
+    1 + rules.iter().map(|(peer, _)| edges(peer)).sum::<usize>()
+}
+
 const IPV4: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
 
 fn holds_mapped(range: &IpNet) -> bool {
@@ -199,6 +231,25 @@ fn holds(peer: &Peer, edge: &IpNet) -> bool {
 }
 
 impl Compiled {
+    fn too_many(&mut self, table: &'static str) {
+        self.entries = Entries { too_many_for: Some(table), ..Entries::default() };
+    }
+
+    fn fold_all(&mut self, ranges: &BTreeMap<Gate, Vec<(&Peer, u8)>>) {
+        let mut left = MOST_COMPARED;
+        for (gate, rules) in ranges.iter().filter(|(_, rules)| !rules.is_empty()) {
+            let Some(rest) = left.checked_sub(rules.len().saturating_mul(most_edges(rules))) else {
+                return self.too_many("policy_ranges");
+            };
+            left = rest;
+            *self.defaults.at_mut(gate.direction) |= u16::from(HAS_RANGES);
+            self.entries.ranges.extend(fold(rules).into_iter().map(|(range, said)| ((*gate, range), said)));
+            if self.entries.ranges.len() > ROOM {
+                return self.too_many("policy_ranges");
+            }
+        }
+    }
+
     /// Looks the entries up as the programs do.
     pub fn said(&self, gate: Gate, identity: u32, peer: IpAddr) -> u8 {
         let any = Gate { port: 0, ..gate };

@@ -54,13 +54,18 @@ impl Reconciler {
 
     /// Reserves room for everything that the port needs, or for nothing; the error names the kind that is full.
     fn build(&mut self, key: Arc<PortKey>, table: PortTable, old: Option<&Programmed>) -> Result<Programmed, Full> {
-        let before = old.map_or((0, 0), |old| (old.table.frontends.len() as u32, old.members.len() as u32));
-        if self.frontends - before.0 + table.frontends.len() as u32 > self.sizes.frontends {
+        let before = old.map_or([0; 3], |old| [old.table.frontends.len(), old.members.len(), old.sources.len()]);
+        let before = before.map(|count| count as u32);
+        if self.frontends - before[0] + table.frontends.len() as u32 > self.sizes.frontends {
             return Err("frontends");
         }
         // During a change the old and the new members exist side by side.
-        if table.remembers() && self.members - before.1 + table.list.len() as u32 > self.sizes.members / 2 {
+        if table.remembers() && self.members - before[1] + table.list.len() as u32 > self.sizes.members / 2 {
             return Err("members");
+        }
+        // So do the ranges. None of a Service's is left out, since whoever is in none may not use it.
+        if self.sources - before[2] + table.source_ranges.len() as u32 > self.sizes.sources / 2 {
+            return Err("sources");
         }
         self.hold(&table)?;
         let slots = self.slots(&table, old).inspect_err(|_| self.release(&table))?;
@@ -75,6 +80,7 @@ impl Reconciler {
         self.adopt_sources(service, &sources);
         self.frontends += table.frontends.len() as u32;
         self.members += members.len() as u32;
+        self.sources += sources.len() as u32;
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
         self.pending.sources.extend(sources.iter().map(|source| (*source, true)));
         Ok(Programmed { key, service, sibling: 0, table, slots, members, sources })
@@ -203,6 +209,7 @@ impl Reconciler {
         let lost: Vec<_> = old.members.difference(new.map_or(&none, |new| &new.members)).collect();
         self.frontends -= old.table.frontends.len() as u32;
         self.members -= old.members.len() as u32;
+        self.sources -= old.sources.len() as u32;
         self.lost_udp |= old.key.protocol == Protocol::Udp && !lost.is_empty();
         self.pending.members.extend(lost.into_iter().map(|member| (*member, false)));
     }

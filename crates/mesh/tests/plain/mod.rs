@@ -110,6 +110,7 @@ impl DataPlane for Tables {
     fn put_sources(&mut self, sources: &[Source]) -> io::Result<()> {
         self.call()?;
         self.sources.extend(sources);
+        assert!(self.sources.len() <= self.sizes.sources as usize, "{} sources", self.sources.len());
         Ok(())
     }
 

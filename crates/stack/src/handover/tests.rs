@@ -281,7 +281,7 @@ fn what_the_kernel_has_no_room_for_is_the_programs_to_send() {
             move || {
                 // These may be what fails.
                 let (Ok(ledger), Ok(link)) = (Ledger::open(ledger), try_link(&memory, STACK)) else { return false };
-                restore(&Record::new(Rc::new(ledger), 0), Rc::new(link), SLOT, socket.as_fd()).is_ok()
+                restore(&Record::new(Rc::new(ledger), 0), Rc::new(link), SLOT, socket.as_fd(), true).is_ok()
             },
         );
         if n >= calls {
@@ -311,7 +311,7 @@ fn what_the_kernel_has_no_room_for_is_the_programs_to_send() {
 /// What a keeper, or a standby, does for the connection.
 fn restored(ledger: OwnedFd, memory: &OwnedFd, socket: impl AsFd) {
     let record = Record::new(Rc::new(Ledger::open(ledger).expect("the ledger")), 0);
-    restore(&record, Rc::new(link(memory, STACK)), SLOT, socket.as_fd()).expect("restore");
+    restore(&record, Rc::new(link(memory, STACK)), SLOT, socket.as_fd(), true).expect("restore");
     assert_eq!(record.stage(), Stage::Free);
 }
 

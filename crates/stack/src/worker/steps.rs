@@ -85,8 +85,9 @@ impl Worker {
                 if conn.pace.is_bulk(carried, self.settings.longest_message) {
                     return Err(Cause::Bulk);
                 }
-                if conn.returns > 0 || conn.subject.is_stale {
-                    conn.subject.refresh(&self.indices())?;
+                match conn.returns > 0 || conn.subject.is_stale {
+                    true => conn.subject.refresh(&self.indices())?,
+                    false => conn.subject.check()?,
                 }
                 self.observe(conn, id)?;
             }

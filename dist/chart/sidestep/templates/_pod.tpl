@@ -34,22 +34,31 @@ affinity: {{- toYaml . | nindent 2 }}
   hostPath: {path: {{ .Values.hostPaths.run }}/member, type: DirectoryOrCreate}
 - name: operator
   hostPath: {path: {{ .Values.hostPaths.operator }}, type: DirectoryOrCreate}
-{{- if include "sidestep.injection" . }}
-- name: library
-  hostPath: {path: {{ .Values.hostPaths.library }}, type: DirectoryOrCreate}
-{{- end }}
 {{- if eq (include "sidestep.injection" .) "nri" }}
 - name: nri
   hostPath: {path: {{ .Values.hostPaths.nri }}, type: Directory}
 - name: rings
   hostPath: {path: {{ .Values.hostPaths.run }}/rings, type: DirectoryOrCreate}
 {{- end }}
-{{- if .Values.cni.enabled }}
 - name: cni-bin
   hostPath: {path: {{ .Values.hostPaths.cniBin }}, type: DirectoryOrCreate}
 - name: cni-conf
   hostPath: {path: {{ .Values.hostPaths.cniConf }}, type: DirectoryOrCreate}
-{{- end }}
+{{- end -}}
+
+{{- define "sidestep.libraryVolume" -}}
+- name: library
+  hostPath: {path: {{ .Values.hostPaths.library }}, type: DirectoryOrCreate}
+{{- end -}}
+
+{{/* Whether or not this release has the plugin: the one before it may have had. */}}
+{{- define "sidestep.cniUninstall" -}}
+- name: cni-uninstall
+  {{- include "sidestep.container" . | nindent 2 }}
+  command: {{- include "sidestep.cni" (list . "uninstall") | nindent 4 }}
+  securityContext: {{- include "sidestep.rights" list | nindent 4 }}
+  resources: {{- toYaml .Values.cni.resources | nindent 4 }}
+  volumeMounts: {{- include "sidestep.cniMounts" . | nindent 4 }}
 {{- end -}}
 
 {{- define "sidestep.cniMounts" -}}

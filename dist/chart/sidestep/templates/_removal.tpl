@@ -17,14 +17,7 @@ spec:
             - {name: bpf, mountPath: {{ .Values.hostPaths.bpf }}}
             - {name: netns, mountPath: /run/netns, mountPropagation: HostToContainer}
             - {name: run, mountPath: {{ .Values.hostPaths.run }}}
-        {{- if .Values.cni.enabled }}
-        - name: cni-uninstall
-          {{- include "sidestep.container" . | nindent 10 }}
-          command: {{- include "sidestep.cni" (list . "uninstall") | nindent 12 }}
-          securityContext: {{- include "sidestep.rights" list | nindent 12 }}
-          volumeMounts: {{- include "sidestep.cniMounts" . | nindent 12 }}
-        {{- end }}
-        {{- if include "sidestep.injection" . }}
+        {{- include "sidestep.cniUninstall" . | nindent 8 }}
         # Versions that pods still have stay until those pods end.
         - name: library-collect
           {{- include "sidestep.container" . | nindent 10 }}
@@ -32,7 +25,6 @@ spec:
           securityContext: {{- include "sidestep.rights" (list "SYS_PTRACE") | nindent 12 }}
           volumeMounts:
             - {name: library, mountPath: /host/library}
-        {{- end }}
       containers:
         # Does nothing until the DaemonSet is deleted.
         - name: removed
@@ -40,4 +32,5 @@ spec:
           command: [/usr/bin/sidestepd, --address=@sidestep-removed, --idle-exit=0]
           securityContext: {{- include "sidestep.rights" list | nindent 12 }}
       volumes: {{- include "sidestep.volumes" . | nindent 8 }}
+        {{- include "sidestep.libraryVolume" . | nindent 8 }}
 {{- end -}}

@@ -76,3 +76,20 @@ fn a_conversation_goes_on_with_another_backend_when_its_backend_has_gone() {
         }
     }
 }
+
+/// Numbers of backends are given out again.
+#[test]
+fn a_conversation_does_not_take_another_backend_for_its_own() {
+    let mut world = World::new();
+    let pods = [world.pod(), world.pod()];
+    let _echoes = [echo(&pods[0], 8080), echo(&pods[1], 8080)];
+    let to = frontends(0)[0];
+    let client = world.outside.run(socket);
+    world.service(Udp, &[(&pods[0], "node")], |_| {});
+    assert_eq!(ask(&client, to), (pods[0].v4, to));
+    world.service(Udp, &[], |_| {});
+    let node = &mut world.node;
+    node.reconciler.collect_garbage(&mut node.maps, 2_000_000_000).unwrap();
+    world.service(Udp, &[(&pods[1], "node")], |_| {});
+    assert_eq!(ask(&client, to), (pods[1].v4, to));
+}

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 /// More than each table has room for.
 const SENDERS: u32 = 80_000;
-/// Of `external_affinities` and `external_datagrams`.
+/// Of `external_affinities` and `external_conversations`.
 const ROOM: usize = 1 << 16;
 
 const SYN: u8 = 0x02;
@@ -85,6 +85,6 @@ fn a_flood_from_many_addresses_fills_no_table_over_its_size_and_others_are_still
     assert_eq!(found.server, pod.v4);
     world.service(Udp, &[(&pod, "node")], |_| {});
     flood(&world, 17);
-    let kept = entries(&world, "external_datagrams");
+    let kept = entries(&world, "external_conversations");
     assert!(kept > ROOM / 2 && kept <= ROOM, "{kept} conversations");
 }
