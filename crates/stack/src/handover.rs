@@ -65,27 +65,26 @@ pub fn restore(
     socket: BorrowedFd,
     is_last: bool,
 ) -> Result<Restored, RestoreError> {
-    match record.stage() {
-        Stage::Free => return Ok(Restored::Yes),
+    let restored = match record.stage() {
+        Stage::Carried | Stage::Returning => restore_carried(record, link, slot, socket, is_last)?,
+        Stage::Free => Restored::Yes,
         Stage::Assigned => end(Program::left(link, slot)),
         Stage::Taking => {
             sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
-            end(Program::left(link, slot));
+            end(Program::left(link, slot))
         }
-        Stage::Carried | Stage::Returning => {
-            if restore_carried(record, link, slot, socket, is_last)? == Restored::NotYet {
-                return Ok(Restored::NotYet);
-            }
-        }
+    };
+    if restored == Restored::Yes {
+        record.free();
     }
-    record.free();
-    Ok(Restored::Yes)
+    Ok(restored)
 }
 
 /// The kernel had the connection already.
-fn end(mut program: Program) {
+fn end(mut program: Program) -> Restored {
     program.give_up();
     program.set_reason(Reason::StackEnded);
+    Restored::Yes
 }
 
 fn restore_carried(

@@ -2,6 +2,7 @@
 
 use super::conn;
 use crate::io::{past_us, send as transmit};
+use crate::record::Conn;
 use crate::stream::source::{Buffers, Source};
 use crate::{arena, drain, errno, fdtable, host, life::numbers, next, stream::iov, user};
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
@@ -14,7 +15,8 @@ use sidestep_sys::{Errno, Result};
 pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::sendfile(out, from, at, n) };
-    let Some(c) = conn(out) else { return sendfile_from(from, native) };
+    // Into a pipe the kernel takes bytes of a socket, too.
+    let Some(c) = conn(out) else { return out_of(conn(from).map(arena::conn), from, native) };
     let start = if at.is_null() { seek(from, 0, libc::SEEK_CUR) } else { user::read(at.cast_const()) };
     let start = match start {
         Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
@@ -47,11 +49,11 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
     }
 }
 
-/// Into a pipe the kernel takes bytes of a socket, too.
-fn sendfile_from(from: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
-    let Some(c) = conn(from).map(arena::conn) else { return native() };
+/// A call by which the kernel takes bytes out of `from`, which may be a connection.
+fn out_of(source: Option<&'static Conn>, from: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
+    let Some(c) = source else { return call() };
     errno::keep(|| drain::to_kernel(c, from, Reason::Splice));
-    let moved = native();
+    let moved = call();
     past_us::received(c, moved);
     moved
 }
@@ -119,16 +121,11 @@ pub unsafe fn splice(
     // A socket has no positions; the kernel refuses the call.
     let refused = conn(from).is_some() && !off_in.is_null() || conn(to).is_some() && !off_out.is_null();
     let end = |fd| conn(fd).filter(|_| !refused).map(arena::conn);
-    let (source, sink) = (end(from), end(to));
-    if let Some(c) = source {
-        errno::keep(|| drain::to_kernel(c, from, Reason::Splice));
-    }
-    let moved = match sink {
+    let sink = end(to);
+    out_of(end(from), from, || match sink {
         Some(c) => transmit::by_kernel(c, to, Reason::Splice, 0, native),
         None => native(),
-    };
-    source.inspect(|c| past_us::received(c, moved));
-    moved
+    })
 }
 
 /// Works on pipes only; the kernel reports an error for a socket.
