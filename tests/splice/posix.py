@@ -43,10 +43,10 @@ KNOWN = {
     ],
     "SO_RCVLOWAT is not obeyed": ["blocking.low_water_mark_above_what_is_unread", "blocking.receive_low_water_mark"],
     "receiving nothing says 0 at once": ["blocking.zero_lengths"],
-    "splice(2) and tee(2) see nothing": [
+    "splice(2), tee(2) and sendfile(2) see nothing": [
         "calls.recv_by_splice", "calls.recv_by_tee", "nonblocking.every_receive_says_eagain",
-        "splicing.proxy_by_splice", "splicing.socket_to_file", "splicing.splice_from_an_empty_socket",
-        "splicing.splice_sees_the_end", "splicing.splice_wakes_for_data",
+        "splicing.proxy_by_splice", "splicing.sendfile_from_a_socket_into_a_pipe", "splicing.socket_to_file",
+        "splicing.splice_from_an_empty_socket", "splicing.splice_sees_the_end", "splicing.splice_wakes_for_data",
     ],
     "MSG_TRUNC is not obeyed": [
         "flags.truncate_discards_with_null_buffer", "flags.truncate_drains_a_stream",

@@ -3,8 +3,11 @@
 use crate::buffers::{Buffers, Grown};
 use crate::guard;
 use crate::kernel::{CallError, named};
+use crate::names::{Names, end_listening};
+use crate::options;
 use crate::queues;
 use crate::repair::{self, Queue};
+use crate::saved::Saved;
 use crate::state::{State, Window};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -105,11 +108,8 @@ pub fn give_back_again(fd: impl AsFd, state: &State, queues: &Queues, buffers: B
 
 fn give(fd: BorrowedFd, state: &State, queues: &Queues, mut grown: Grown) -> Result<(), GiveBackError> {
     let plan = Plan::new(state, queues)?;
-    // Without repair mode connect(AF_UNSPEC) resets the connection.
-    repair::turn_on(fd).map_err(GiveBackError::Parked)?;
-    repair::disconnect(fd).map_err(GiveBackError::Parked)?;
-    let rebuilt = plan.rebuild(fd, &mut grown).and_then(|()| guard::open(fd)).and_then(|()| repair::turn_off(fd));
-    if let Err(source) = rebuilt {
+    plan.detach(fd)?;
+    if let Err(source) = plan.rebuild(fd, &mut grown).and_then(|()| plan.go_live(fd)) {
         // The next try is to find the sizes as they were. If this fails, too, they stay large.
         let _ = grown.restore(fd);
         return Err(GiveBackError::Detached(source));
@@ -170,8 +170,7 @@ pub fn empty(fd: impl AsFd, state: &State) -> Result<(), GiveBackError> {
     let plan = Plan::new(&ahead, &queues)?;
     // Without bytes nothing grows.
     let mut grown = Grown::since(Buffers::read(fd).map_err(GiveBackError::Parked)?);
-    repair::turn_on(fd).map_err(GiveBackError::Parked)?;
-    repair::disconnect(fd).map_err(GiveBackError::Parked)?;
+    plan.detach(fd)?;
     plan.rebuild(fd, &mut grown).map_err(GiveBackError::Detached)
 }
 
@@ -179,10 +178,22 @@ pub fn empty(fd: impl AsFd, state: &State) -> Result<(), GiveBackError> {
 /// kernel answers the peer's next segment with a reset, if that segment reaches it.
 pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {
     let fd = fd.as_fd();
-    repair::turn_on(fd)?;
+    if end_listening(fd)? {
+        return guard::open(fd);
+    }
+    begin_repair(fd, false)?;
     repair::disconnect(fd)?;
     guard::open(fd)?;
     repair::turn_off_quietly(fd)
+}
+
+/// Turns repair mode on, if it is not, with conflicts of bind(2) and listen(2) as the program's SO_REUSEADDR has them.
+fn begin_repair(fd: BorrowedFd, reuse_address: bool) -> Result<(), CallError> {
+    if !repair::is_on(fd)? {
+        repair::turn_on(fd)?;
+    }
+    // A process may have been killed before this call.
+    options::SO_REUSEADDR.set(fd, reuse_address.into())
 }
 
 /// The largest field, and the largest shift (RFC 7323).
@@ -228,12 +239,18 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// Closes the socket, in repair mode, without which connect(AF_UNSPEC) would reset the connection.
+    fn detach(&self, fd: BorrowedFd) -> Result<(), GiveBackError> {
+        begin_repair(fd, self.state.saved.reuse_address).map_err(GiveBackError::Parked)?;
+        repair::disconnect(fd).map_err(GiveBackError::Parked)
+    }
+
     /// Makes a closed socket in repair mode a connection again, still in repair mode. No packet is sent.
     fn rebuild(&self, fd: BorrowedFd, grown: &mut Grown) -> Result<(), CallError> {
         let state = self.state;
         repair::set_start_of_queue(fd, Queue::Send, state.snd_una)?;
         repair::set_start_of_queue(fd, Queue::Receive, self.first_unread)?;
-        bind_again(fd, &state.local)?;
+        bind_again(fd, &state.local, &state.saved)?;
         repair::expect_mss(fd, state.mss)?;
         named("connect(2)", connect(fd, &state.remote))?;
         repair::expect_no_mss(fd)?;
@@ -246,6 +263,23 @@ impl<'a> Plan<'a> {
         repair::set_window(fd, &state.window)
     }
 
+    /// Ends repair mode. A program that has made the socket another connection meanwhile does not get that: the peer has not agreed.
+    fn go_live(&self, fd: BorrowedFd) -> Result<(), CallError> {
+        guard::open(fd)?;
+        repair::turn_off(fd)?;
+        let State { local, remote, saved, .. } = *self.state;
+        match Names::read(fd) {
+            Ok(found) if found == saved.names || found == (Names { local, remote }) => Ok(()),
+            // The peer has reset it, or the program has closed it.
+            Err(error) if error.source == Errno::NOTCONN => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => {
+                repair::disconnect(fd)?;
+                Err(CallError { call: "getpeername(2)", source: Errno::NOTCONN })
+            }
+        }
+    }
+
     /// The program's own options again.
     fn restore(&self, fd: BorrowedFd, grown: &Grown) -> Result<(), CallError> {
         grown.restore(fd)?;
@@ -256,11 +290,23 @@ impl<'a> Plan<'a> {
 
 /// A port that the program has bound itself, or an earlier give-back, is held through connect(AF_UNSPEC), and cannot be bound
 /// again. Other ports are free meanwhile. getsockname(2) shows both alike.
-fn bind_again(fd: BorrowedFd, local: &SocketAddr) -> Result<(), CallError> {
-    match bind(fd, local) {
+fn bind_again(fd: BorrowedFd, local: &SocketAddr, saved: &Saved) -> Result<(), CallError> {
+    let bound = match bind(fd, local) {
+        Err(Errno::ADDRINUSE) => bind_beside_others(fd, local, saved)?,
+        other => other,
+    };
+    match bound {
         Err(Errno::INVAL) if is_bound(fd, local) => Ok(()),
         result => named("bind(2)", result),
     }
+}
+
+/// Binds to a port that a listener or another connection has, too: the kernel ignores conflicts from here to the next call.
+fn bind_beside_others(fd: BorrowedFd, local: &SocketAddr, saved: &Saved) -> Result<rustix::io::Result<()>, CallError> {
+    repair::turn_on(fd)?;
+    let bound = bind(fd, local);
+    saved.restore_reuse(fd)?;
+    Ok(bound)
 }
 
 fn is_bound(fd: BorrowedFd, local: &SocketAddr) -> bool {
@@ -276,9 +322,15 @@ mod tests {
 
     fn state(in_flight: u32) -> State {
         let window = Window { snd_wl1: 0, snd_wnd: 0, max_window: 0, rcv_wnd: 0, rcv_wup: 0 };
-        let saved =
-            Saved { reuse_address: false, keepalive: None, window_clamp: 0, rto_min_us: None, delack_max_us: None };
         let at = SocketAddr::from(([127, 0, 0, 1], 1));
+        let saved = Saved {
+            names: Names { local: at, remote: at },
+            reuse_address: false,
+            keepalive: None,
+            window_clamp: 0,
+            rto_min_us: None,
+            delack_max_us: None,
+        };
         let snd_una = u32::MAX - 1;
         let snd_nxt = snd_una.wrapping_add(in_flight);
         let (rcv_nxt, mss) = (1, 536);

@@ -21,6 +21,13 @@
 //! | before anybody carries the connection: [`State`], and the bytes of both queues | [`give_back`] |
 //! | before [`give_back_prepared`]: the [`State`] of that moment, what it is given, and the [`Buffers`] | [`give_back_again`] if [`is_parked`], else [`finish`] |
 //!
+//! # What the program may do meanwhile
+//!
+//! The program has the socket all the time, and may be hostile. Repair mode lets the kernel ignore conflicts of bind(2) and
+//! listen(2) with other sockets (SK_FORCE_REUSE): a program could listen where another user does. So that is taken back in the very
+//! next call, and used for a bind(2) only if the port is in use. A program that gets in between these calls is found out: a socket
+//! that has become a listener, or another connection (which repair mode makes without a handshake), is closed.
+//!
 //! # What a give-back changes
 //!
 //! The open file is the same: its numbers in all processes, O_NONBLOCK, epoll registrations, cookie, filters, marks, and all
@@ -40,6 +47,7 @@ mod give_back;
 mod guard;
 mod info;
 mod kernel;
+mod names;
 mod options;
 mod profile;
 mod queues;
@@ -55,6 +63,7 @@ pub use give_back::{
     is_parked, send_behind,
 };
 pub use kernel::CallError;
+pub use names::Names;
 pub use profile::profile;
 pub use queues::queued_since;
 pub use saved::{Keepalive, Saved};

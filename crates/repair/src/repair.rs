@@ -14,7 +14,8 @@ pub(crate) enum Queue {
     Send = 2,
 }
 
-/// Turns repair mode on. The kernel then ignores conflicts of bind(2), too.
+/// Turns repair mode on. From then on the kernel ignores conflicts of bind(2) and listen(2), too: the caller sets SO_REUSEADDR in the
+/// next call, which ends that. EPERM: the socket listens.
 pub(crate) fn turn_on(fd: BorrowedFd) -> Result<(), CallError> {
     options::TCP_REPAIR.set(fd, REPAIR_ON)
 }

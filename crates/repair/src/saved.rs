@@ -1,16 +1,19 @@
-//! The socket options that a take or a give-back changes, and that are restored afterwards.
+//! What a take notes of a socket: its names, and the options that a take or a give-back changes and that are restored afterwards.
 //!
 //! The kernel keeps all options over a take and a give-back except those of [`Saved`], and those that the crate's documentation
 //! lists as lost. The test `options` compares all of them.
 
 use crate::kernel::{CallError, SocketOption};
+use crate::names::Names;
 use crate::options;
 use rustix::fd::BorrowedFd;
 use serde::{Deserialize, Serialize};
 
-/// Options of the program's socket, as the program has set them.
+/// The names of the program's socket, and its options, as the program has set them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
+    /// The addresses that getsockname(2) and getpeername(2) tell. BPF programs may make them others than those of the packets.
+    pub names: Names,
     /// SO_REUSEADDR, which TCP_REPAIR overwrites.
     pub reuse_address: bool,
     /// SO_KEEPALIVE with its intervals; None: off. It is off while the connection is taken.
@@ -38,6 +41,7 @@ impl Saved {
     /// Reads them. The socket must not be in repair mode yet.
     pub(crate) fn read(fd: BorrowedFd) -> Result<Saved, CallError> {
         Ok(Saved {
+            names: Names::read(fd)?,
             reuse_address: options::SO_REUSEADDR.get(fd)? != 0,
             keepalive: keepalive(fd)?,
             window_clamp: options::TCP_WINDOW_CLAMP.get(fd)?,
@@ -72,7 +76,8 @@ impl Saved {
         restore(fd, options::TCP_DELACK_MAX_US, self.delack_max_us)
     }
 
-    fn restore_reuse(&self, fd: BorrowedFd) -> Result<(), CallError> {
+    /// Ends what repair mode has begun: conflicts of bind(2) and listen(2) count again.
+    pub(crate) fn restore_reuse(&self, fd: BorrowedFd) -> Result<(), CallError> {
         options::SO_REUSEADDR.set(fd, self.reuse_address.into())
     }
 }

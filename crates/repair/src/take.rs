@@ -1,9 +1,11 @@
 //! Out of the kernel.
 
 use crate::examine::{NotTaken, examine};
+use crate::give_back::abandon;
 use crate::guard;
 use crate::info::{Info, SACK, TIMESTAMPS};
-use crate::kernel::{CallError, named};
+use crate::kernel::CallError;
+use crate::names::Names;
 use crate::options;
 use crate::profile;
 use crate::queues::{self, ReadError};
@@ -12,8 +14,6 @@ use crate::saved::Saved;
 use crate::state::{State, Taken};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, getpeername, getsockname};
-use std::net::SocketAddr;
 
 /// Why a connection was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,11 +70,18 @@ pub fn take_prepared(fd: impl AsFd, saved: Saved) -> Result<Taken, TakeError> {
 }
 
 /// Lets the kernel go on with a parked socket as it was parked, or with one that [`take_prepared`] was about to park. Only right if
-/// nobody has carried the connection meanwhile. Sends no packet.
+/// nobody has carried the connection meanwhile. Sends no packet. A socket that the program has made a listener or another
+/// connection meanwhile is closed.
 pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
     let fd = fd.as_fd();
+    let is_on = repair::is_on(fd)?;
+    if is_on && !saved.names.are_of(fd)? {
+        return abandon(fd);
+    }
     guard::open(fd)?;
-    repair::turn_off_quietly(fd)?;
+    if is_on {
+        repair::turn_off_quietly(fd)?;
+    }
     queues::count_without_urgent(fd)?;
     saved.restore_parked(fd)
 }
@@ -88,8 +95,10 @@ fn undone(fd: BorrowedFd, saved: Saved, error: TakeError) -> TakeError {
 
 fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
     saved.park(fd)?;
-    let local = address("getsockname(2)", getsockname(fd))?;
-    let remote = address("getpeername(2)", getpeername(fd).and_then(|peer| peer.ok_or(Errno::NOTCONN)))?;
+    let Names { local, remote } = saved.names;
+    if !saved.names.are_of(fd)? {
+        return Err(CallError { call: "getpeername(2)", source: Errno::NOTCONN }.into());
+    }
     // In repair mode, this is what the peer has announced.
     let mss = options::TCP_MAXSEG.get(fd)?;
     if mss < repair::SMALLEST_MSS {
@@ -126,8 +135,4 @@ fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
         saved,
     };
     Ok(Taken { state, unread: contents.unread, unacknowledged: contents.unacknowledged, path: info.path(), profile })
-}
-
-fn address(call: &'static str, found: rustix::io::Result<SocketAddrAny>) -> Result<SocketAddr, CallError> {
-    named(call, found.and_then(SocketAddr::try_from))
 }

@@ -4,6 +4,7 @@ mod carried;
 mod common;
 mod deaths;
 mod failures;
+mod intruders;
 mod options;
 mod parked;
 mod places;

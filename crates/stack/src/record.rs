@@ -213,7 +213,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_repair::{Keepalive, Scales, TimestampClock, Window};
+    use sidestep_repair::{Keepalive, Names, Scales, TimestampClock, Window};
 
     fn ends() -> Ends {
         let longest = "[1111:2222:3333:4444:5555:6666:7777:8888]:65535";
@@ -225,6 +225,7 @@ mod tests {
         let most = u32::MAX;
         let keepalive = Some(Keepalive { idle: most, interval: most, count: most });
         let saved = Saved {
+            names: Names { local: ends().local, remote: ends().remote },
             reuse_address: false,
             keepalive,
             window_clamp: most,

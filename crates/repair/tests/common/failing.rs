@@ -21,8 +21,9 @@ const CALLS: [libc::c_long; 10] = [
 /// The answer of a call that fails.
 pub const ERROR: i32 = libc::EIO;
 
-/// Runs `work` on a thread whose `n`th call (from 0) fails for each `n` that `fails` names. Returns the number of calls, too.
-pub fn run<T: Send>(fails: impl Fn(usize) -> bool, work: impl FnOnce() -> T + Send) -> (T, usize) {
+/// Runs `work` on a thread whose `n`th call (from 0) fails for each `n` that `fails` names. Returns the number of calls, too. `fails` is
+/// asked before the call, while the thread waits.
+pub fn run<T: Send>(fails: impl FnMut(usize) -> bool, work: impl FnOnce() -> T + Send) -> (T, usize) {
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
         let worker = scope.spawn(move || {
@@ -86,7 +87,7 @@ fn install() -> OwnedFd {
 }
 
 /// Answers until the thread has ended.
-fn supervise(listener: &OwnedFd, fails: impl Fn(usize) -> bool) -> usize {
+fn supervise(listener: &OwnedFd, mut fails: impl FnMut(usize) -> bool) -> usize {
     for call in 0.. {
         if !is_waiting(listener) {
             return call;

@@ -1,0 +1,142 @@
+//! A program that uses its socket between the calls of a take or a give-back.
+
+use crate::common::failing::run;
+use crate::common::*;
+use libc::{IPPROTO_TCP, SOL_SOCKET};
+use rustix::net::{bind, connect, connect_unspec, listen};
+use sidestep_repair::{Queues, Taken, abandon, empty, give_back, take, undo};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// `SK_FORCE_REUSE`, as getsockopt(SO_REUSEADDR) shows it.
+const FORCED: i32 = 2;
+const ESTABLISHED: u8 = 1;
+const LISTEN: u8 = 10;
+
+/// A connection that was accepted at the port of a listener, which is still there: a give-back must bind beside the listener.
+struct Accepted {
+    wire: Wire,
+    listener: TcpListener,
+    /// Another user's.
+    other: TcpListener,
+    near: TcpStream,
+    _far: TcpStream,
+}
+
+impl Accepted {
+    fn new() -> Accepted {
+        let wire = Wire::shaped(&USUAL);
+        let address = near(USUAL.family);
+        let (listener, other) =
+            wire.near.run(|| (TcpListener::bind((address, 0)).expect("bind"), TcpListener::bind((address, 0)).expect("bind")));
+        let (near, far) = Accepted::connect(&wire, &listener);
+        Accepted { wire, listener, other, near, _far: far }
+    }
+
+    fn connect(wire: &Wire, listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let far = wire.far.run(|| TcpStream::connect(listener.local_addr().expect("local")).expect("connect"));
+        (listener.accept().expect("accept").0, far)
+    }
+
+    fn again(&mut self) {
+        (self.near, self._far) = Accepted::connect(&self.wire, &self.listener);
+    }
+}
+
+fn back(near: &TcpStream, taken: &Taken) -> bool {
+    give_back(near, &taken.state, &Queues::new(&taken.unread, &taken.unacknowledged)).is_ok()
+}
+
+fn state(socket: &TcpStream) -> u8 {
+    raw::get(socket, IPPROTO_TCP, libc::TCP_INFO).expect("TCP_INFO")[0]
+}
+
+/// Before how many calls of `work` conflicts of the socket do not count.
+fn forced(near: &TcpStream, work: impl FnOnce() -> bool + Send) -> usize {
+    let mut forced = 0;
+    let look = |_| {
+        forced += usize::from(raw::get_int(near, SOL_SOCKET, libc::SO_REUSEADDR) == FORCED);
+        false
+    };
+    assert!(run(look, work).0, "the work is done");
+    forced
+}
+
+#[test]
+fn conflicts_count_but_for_the_moment_of_a_bind() {
+    let accepted = Accepted::new();
+    let near = &accepted.near;
+    let mut taken = None;
+    assert_eq!(forced(near, || take(near).map(|found| taken = Some(found)).is_ok()), 1, "take");
+    let taken = taken.expect("just taken");
+    assert_eq!(forced(near, || empty(near, &taken.state).is_ok()), 2, "empty, beside the listener");
+    assert_eq!(forced(near, || back(near, &taken)), 0, "give back, to a port that is held");
+    let taken = take(near).expect("take again");
+    assert_eq!(forced(near, || undo(near, &taken.state.saved).is_ok()), 0, "undo");
+    let taken = take(near).expect("take again");
+    assert_eq!(forced(near, || abandon(near).is_ok()), 0, "abandon {}", taken.state.remote);
+    // Nobody else has the port of one that has dialled.
+    let wire = Wire::shaped(&USUAL);
+    let (near, _far) = wire.connect(&Shape { role: Role::Dials, ..USUAL });
+    let taken = take(&near).expect("take");
+    assert_eq!(forced(&near, || back(&near, &taken)), 0, "give back, where nobody else is");
+}
+
+/// What a program does with its socket.
+type Intrusion = fn(&TcpStream, &Accepted);
+
+/// Listens where somebody else does.
+fn listens(near: &TcpStream, accepted: &Accepted) {
+    let _ = connect_unspec(near);
+    if bind(near, &accepted.other.local_addr().expect("local")).is_ok() {
+        let _ = listen(near, 1);
+    }
+}
+
+/// Has the kernel take it for connected to a port where nobody listens.
+fn connects(near: &TcpStream, _: &Accepted) {
+    let _ = connect_unspec(near);
+    let _ = connect(near, &nowhere());
+}
+
+fn nowhere() -> SocketAddr {
+    SocketAddr::new(far(USUAL.family), 1)
+}
+
+/// Lets the program intrude before each call of `work` in turn. Afterwards its socket is neither a listener nor connected to nobody.
+fn intrude(intrusion: Intrusion, work: fn(&TcpStream) -> bool) -> usize {
+    let mut accepted = Accepted::new();
+    accepted.near.set_nonblocking(true).expect("O_NONBLOCK");
+    for at in 0.. {
+        let near = &accepted.near;
+        let mut has_intruded = false;
+        let meanwhile = |call| {
+            if call == at {
+                intrusion(near, &accepted);
+                has_intruded = true;
+            }
+            false
+        };
+        let (has_worked, _) = run(meanwhile, || work(near));
+        if !has_worked {
+            let _ = abandon(near);
+        }
+        assert_ne!(state(near), LISTEN, "before call {at}");
+        let peer = near.peer_addr();
+        assert!(state(near) != ESTABLISHED || peer.as_ref().is_ok_and(|peer| *peer != nowhere()), "call {at}: {peer:?}");
+        if !has_intruded {
+            return at;
+        }
+        accepted.again();
+        accepted.near.set_nonblocking(true).expect("O_NONBLOCK");
+    }
+    unreachable!("the work makes finitely many calls")
+}
+
+#[test]
+fn a_program_that_intrudes_gets_no_port_and_no_connection_of_others() {
+    for intrusion in [listens as Intrusion, connects] {
+        let takes = intrude(intrusion, |near| take(near).is_ok_and(|taken| undo(near, &taken.state.saved).is_ok()));
+        let gives = intrude(intrusion, |near| take(near).is_ok_and(|taken| back(near, &taken)));
+        assert!(takes > 40 && gives > takes, "{takes} and {gives} calls");
+    }
+}
