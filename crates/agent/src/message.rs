@@ -55,6 +55,8 @@ pub enum Update {
     Trouble(Trouble),
     /// The problem with this place is over.
     Well(String),
+    /// Namespaces with a NetworkPolicy that cannot be read, and has no earlier content that stays in force instead.
+    UnreadPolicies(BTreeSet<Arc<str>>),
     /// Everything that can be read at present has been reported.
     Listed,
     /// The zone of this node.

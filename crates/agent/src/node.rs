@@ -330,6 +330,7 @@ impl Node {
                 }
                 self.recaptured.extend(concerned.captures);
             }
+            Update::UnreadPolicies(namespaces) => self.view.policing.set_unread(namespaces),
             Update::Listed => its.listed = true,
             Update::Trouble(trouble) => {
                 if self.complaints.tell(&trouble) && trouble.hides_objects {
@@ -370,7 +371,8 @@ impl Node {
             self.captures = Stage::Begun;
             self.controller.tell(Order::Begin);
         }
-        if self.captures == Stage::Settled && self.view.has_all_captures() {
+        // Policies of an earlier agent go, too: before every source has been read, it is not known which are wanted.
+        if self.captures == Stage::Settled && is_whole {
             self.captures = Stage::Complete;
             self.controller.tell(Order::Complete);
         }

@@ -30,6 +30,9 @@ pub struct Policing {
     /// Services that ask to be led around proxies in vain.
     pub refused: BTreeMap<Name, Refusal>,
     required: Arc<BTreeSet<Name>>,
+    /// Namespaces with a NetworkPolicy that cannot be read, and whether the controller has been told of these.
+    unread: Arc<BTreeSet<Arc<str>>>,
+    is_unread_told: bool,
     /// Since the last plan.
     changed: Changed,
     /// What the last plan for the controller was made of.
@@ -65,6 +68,8 @@ impl Policing {
             bypasses: Arc::default(),
             refused: BTreeMap::new(),
             required: Arc::default(),
+            unread: Arc::default(),
+            is_unread_told: true,
             changed: Changed::Policies,
             reported: Reported::Nothing,
         })
@@ -76,6 +81,12 @@ impl Policing {
             self.note(Changed::Policies);
         }
         self.node = addresses;
+    }
+
+    /// Namespaces with a NetworkPolicy that cannot be read: pods there keep what an earlier agent enforced.
+    pub fn set_unread(&mut self, namespaces: BTreeSet<Arc<str>>) {
+        self.is_unread_told &= *self.unread == namespaces;
+        self.unread = Arc::new(namespaces);
     }
 
     pub fn note(&mut self, changed: Changed) {
@@ -91,7 +102,8 @@ impl Policing {
     pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<PolicyPlan> {
         let changed = std::mem::replace(&mut self.changed, Changed::Nothing);
         let reported = self.reported.max(if is_whole { Reported::Everything } else { Reported::Parts });
-        let mut is_news = reported != self.reported;
+        let is_unread_told = std::mem::replace(&mut self.is_unread_told, true);
+        let mut is_news = reported != self.reported || !is_unread_told;
         self.reported = reported;
         if changed == Changed::Policies {
             is_news |= self.plan(state);
@@ -105,6 +117,7 @@ impl Policing {
             bypasses: Arc::clone(&self.bypasses),
             required: Arc::clone(&self.required),
             is_whole: self.is_whole(),
+            unread: Arc::clone(&self.unread),
         })
     }
 

@@ -8,6 +8,9 @@ use std::net::IpAddr;
 
 /// Annotation of a pod, a namespace or a document of kind Capture: the pods' connections never bypass the proxy.
 pub const REQUIRE_PROXY: &str = "sidestep.dev/require-proxy";
+/// Annotation of the object of a pod that the kubelet has from a file: the UID by which kubelet and container runtime know the pod.
+/// The object has another one.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A field with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,10 @@ pub(crate) fn port_number(path: String, number: i32) -> Result<u16> {
     }
 }
 
+pub(crate) fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
 pub(crate) fn labels(metadata: &ObjectMeta) -> Labels {
     let labels = metadata.labels.iter().flatten();
     labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
@@ -69,8 +76,7 @@ pub(crate) fn labels(metadata: &ObjectMeta) -> Labels {
 
 /// Other values than true and false are errors, lest a misspelt one permit a bypass.
 pub(crate) fn requires_proxy(metadata: &ObjectMeta) -> Result<bool> {
-    let text = metadata.annotations.as_ref().and_then(|all| all.get(REQUIRE_PROXY)).map(String::as_str);
-    match text.unwrap_or("false") {
+    match annotation(metadata, REQUIRE_PROXY).unwrap_or("false") {
         "true" => Ok(true),
         "false" => Ok(false),
         other => Err(Invalid {

@@ -21,6 +21,8 @@ pub struct Pod {
     pub ports: NamedPorts,
     /// `metadata.uid`. None: not known, or not needed.
     pub uid: Option<Arc<str>>,
+    /// The annotation [`MIRROR`](field::MIRROR). None: the pod is not from a file, or it is not needed.
+    pub mirrored: Option<Arc<str>>,
     /// `status.podIPs`. Empty for a pod that has ended or uses the node's network namespace: its addresses are others'.
     pub addresses: BTreeSet<IpAddr>,
     /// `spec.nodeName`. None: not scheduled yet, or known from a document of kind Capture only.
@@ -29,6 +31,13 @@ pub struct Pod {
     pub requires_proxy: bool,
     /// From a document of kind Capture. None: the namespace is found by the pod's addresses.
     pub netns: Option<Netns>,
+}
+
+impl Pod {
+    /// Whether the object is of the pod with this UID, and not of an earlier or later one of its name. None: any pod of the name.
+    pub(crate) fn is_of(&self, uid: Option<&str>) -> bool {
+        uid.is_none_or(|uid| [&self.uid, &self.mirrored].into_iter().flatten().any(|its| **its == *uid))
+    }
 }
 
 /// A v1 Namespace.
@@ -55,6 +64,7 @@ pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
         labels: labels(&from.metadata).into(),
         ports: from.spec.as_ref().map(named_ports).unwrap_or_default(),
         uid: from.metadata.uid.as_deref().map(Arc::from),
+        mirrored: field::annotation(&from.metadata, field::MIRROR).map(Arc::from),
         addresses: if has_ended || is_nodes { BTreeSet::new() } else { addresses.into_iter().collect() },
         node: spec.and_then(|spec| spec.node_name.as_deref()).map(Arc::from),
         requires_proxy: requires_proxy(&from.metadata)?,
@@ -92,7 +102,8 @@ pub(crate) fn of_capture(capture: &Capture) -> Pod {
         name: capture.name.clone(),
         labels: capture.labels.clone().into(),
         ports: NamedPorts::new(),
-        uid: None,
+        uid: capture.uid.clone(),
+        mirrored: None,
         addresses: capture.addresses.iter().copied().collect(),
         node: None,
         requires_proxy: capture.requires_proxy,

@@ -225,13 +225,14 @@ impl State {
         self.captures.values()
     }
 
-    /// All pods. A Capture document supplies the network namespace, and may require the proxy. If there is a Pod object too,
-    /// everything else comes from that.
+    /// All pods. A Capture document supplies the network namespace, and may require the proxy. If there is an object of the same pod
+    /// too, everything else comes from that. An object of an earlier pod of the name says nothing of this one: its labels would
+    /// put the new pod under the earlier one's policies.
     pub fn pods(&self) -> BTreeMap<Name, Arc<Pod>> {
         let known = self.pods.iter().map(|(name, pod)| (name.clone(), Arc::clone(pod)));
         let mut pods: BTreeMap<Name, Arc<Pod>> = known.collect();
         for captured in self.captures.values().map(pod::of_capture) {
-            let both = pods.get(&captured.name).map(|pod| Pod {
+            let both = self.pod(&captured.name).map(|pod| Pod {
                 netns: captured.netns.clone(),
                 requires_proxy: pod.requires_proxy || captured.requires_proxy,
                 ..Pod::clone(pod)
@@ -241,9 +242,11 @@ impl State {
         pods
     }
 
-    /// None: no source has reported a Pod object of this name.
+    /// The object of the pod with this name. None: no source has reported it yet, at most that of another pod than the one that the
+    /// document of kind Capture is about.
     pub fn pod(&self, name: &Name) -> Option<&Pod> {
-        self.pods.get(name).map(|pod| &**pod)
+        let uid = self.capture(name).and_then(|capture| capture.uid.as_deref());
+        self.pods.get(name).map(|pod| &**pod).filter(|pod| pod.is_of(uid))
     }
 
     /// None: no source has reported it, as with files that have none.

@@ -4,13 +4,14 @@ use sidestep_mesh::capture::defaults;
 use sidestep_mesh::capture::pod::{Capture, Netns};
 use sidestep_mesh::capture::rules::{Dns, DnsServers, Rules, WithoutProxy};
 use sidestep_mesh::object::{Key, Name, Object};
+use sidestep_mesh::policy::plan::policies_of;
 use sidestep_mesh::state::{Change, Concerned, State};
 use sidestep_mesh::yaml;
 
 const CAPTURE: &str = "
 apiVersion: sidestep.dev/v1
 kind: Capture
-metadata: {name: web-1, namespace: shop, annotations: {traffic.sidecar.istio.io/excludeOutboundPorts: '5432'}}
+metadata: {name: web-1, namespace: shop, uid: u1, annotations: {traffic.sidecar.istio.io/excludeOutboundPorts: '5432'}}
 spec:
   netns: web-1
   cgroup: kubepods/web-1
@@ -34,6 +35,7 @@ fn a_capture_with_everything() {
         labels: Default::default(),
         requires_proxy: false,
         name: Name::new("shop", "web-1"),
+        uid: Some("u1".into()),
         netns: Netns::Name("web-1".into()),
         cgroup: Some("kubepods/web-1".into()),
         addresses: ["10.244.0.5", "fd00:244::5", "10.244.0.6"].map(|ip| ip.parse().unwrap()).to_vec(),
@@ -142,4 +144,69 @@ fn the_state_tells_which_captures_a_change_concerns() {
     assert_eq!(state.apply(Change::Delete(Key::Service(a.clone()))), concerned(&[]));
     assert_eq!(state.apply(Change::Delete(Key::Capture(a.clone()))), concerned(&[&a]));
     assert_eq!(state.apply(Change::Delete(Key::Capture(a))), concerned(&[]));
+}
+
+/// A document of a pod with the label `app: web`. `more`: further fields of `metadata`.
+fn document(more: &str) -> String {
+    format!(
+        "{{apiVersion: sidestep.dev/v1, kind: Capture, metadata: {{name: a, namespace: shop, labels: {{app: web}}\
+         {more}}}, spec: {{netns: a, addresses: [10.0.0.9]}}}}"
+    )
+}
+
+/// A Pod object of that name, at another address.
+fn object(uid: &str, app: &str, annotations: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: a, namespace: shop, uid: {uid}, labels: {{app: {app}}}, \
+         annotations: {{{annotations}}}}}, spec: {{containers: []}}, status: {{podIPs: [{{ip: 10.0.0.1}}]}}}}"
+    )
+}
+
+/// What the state says of the pod: its policies, and its address.
+fn known(texts: &[&str]) -> (Vec<String>, String) {
+    let policy = |app: &str| {
+        format!(
+            "{{apiVersion: sidestep.dev/v1, kind: Policy, metadata: {{name: of-{app}, namespace: shop}}, \
+             spec: {{select: {{matchLabels: {{app: {app}}}}}, default: {{ingress: deny}}}}}}"
+        )
+    };
+    let mut state = State::default();
+    for text in [policy("web"), policy("db")].iter().map(String::as_str).chain(texts.iter().copied()) {
+        yaml::parse(text).unwrap().into_iter().for_each(|object| drop(state.apply(Change::Put(object))));
+    }
+    let pod = state.pods().remove(&Name::new("shop", "a")).unwrap();
+    assert_eq!(pod.netns, Some(Netns::Name("a".into())));
+    let policies = policies_of(&state, &pod).map(|policy| policy.name.name.to_string()).collect();
+    (policies, pod.addresses.first().unwrap().to_string())
+}
+
+/// The runtime starts the new pod before the watch of pods has told of it. What is known of it meanwhile is what its document says.
+#[test]
+fn the_object_of_an_earlier_pod_of_the_name_says_nothing_of_the_new_one() {
+    let of_new = document(", uid: new");
+    let expected = |app: &str, address: &str| (vec![format!("of-{app}")], address.to_string());
+    let earlier = object("old", "db", "");
+    assert_eq!(known(&[&earlier, &of_new]), expected("web", "10.0.0.9"));
+    assert_eq!(known(&[&of_new, &earlier]), expected("web", "10.0.0.9"));
+    // Its own object comes, and is followed.
+    let own = object("new", "db", "");
+    assert_eq!(known(&[&earlier, &of_new, &own]), expected("db", "10.0.0.1"));
+    // The kubelet has the pod from a file: the object is a mirror.
+    let mirror = object("mirrors", "db", "kubernetes.io/config.mirror: new");
+    assert_eq!(known(&[&of_new, &mirror]), expected("db", "10.0.0.1"));
+    // An operator's document does not say which pod of the name it is about.
+    assert_eq!(known(&[&earlier, &document("")]), expected("db", "10.0.0.1"));
+}
+
+#[test]
+fn the_object_of_another_pod_is_not_that_of_the_captured_one() {
+    let mut state = State::default();
+    let name = Name::new("shop", "a");
+    let mut put = |text: &str| {
+        yaml::parse(text).unwrap().into_iter().for_each(|object| drop(state.apply(Change::Put(object))));
+        state.pod(&name).and_then(|pod| pod.uid.as_deref().map(str::to_string))
+    };
+    assert_eq!(put(&object("old", "db", "")).as_deref(), Some("old"));
+    assert_eq!(put(&document(", uid: new")), None);
+    assert_eq!(put(&object("new", "db", "")).as_deref(), Some("new"));
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use sidestep_agent_api::Applicant;
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::capture::sidecar::{Proxy, Sidecar, sidecar};
-use sidestep_mesh::field::REQUIRE_PROXY;
+use sidestep_mesh::field::{MIRROR, REQUIRE_PROXY};
 use sidestep_mesh::object::Object;
 use sidestep_mesh::yaml;
 use std::path::Path;
@@ -20,8 +20,6 @@ pub const ATTACHMENT: &str = "sidestep.dev/attachment";
 const TRAFFIC: &str = "traffic.sidecar.istio.io/";
 /// Istio's other annotations about traffic.
 const OTHERS: [&str; 2] = ["sidecar.istio.io/interceptionMode", "istio.io/reroute-virtual-interfaces"];
-/// The kubelet's UID of a pod that it has from a file: the Pod object has another one.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 pub struct Document {
     pub text: String,
@@ -56,12 +54,22 @@ pub fn read(text: &str) -> Result<Capture, AdmissionError> {
 /// A name may have been given to a new pod while the runtime still starts the old one.
 fn check_uid(applicant: &Applicant, pod: &Pod) -> Result<(), AdmissionError> {
     let Some(asked) = applicant.uid.as_deref() else { return Ok(()) };
-    let mirrored = pod.metadata.annotations.as_ref().and_then(|all| all.get(MIRROR)).map(String::as_str);
-    if [pod.metadata.uid.as_deref(), mirrored].contains(&Some(asked)) {
+    if [pod.metadata.uid.as_deref(), mirrored(pod)].contains(&Some(asked)) {
         return Ok(());
     }
     let found = pod.metadata.uid.clone().unwrap_or_default();
     Err(AdmissionError::OtherPod { asked: asked.into(), found })
+}
+
+/// The kubelet's UID of a pod that it has from a file.
+fn mirrored(pod: &Pod) -> Option<&str> {
+    pod.metadata.annotations.as_ref()?.get(MIRROR).map(String::as_str)
+}
+
+/// By which the agent knows the pod's object from those of other pods of the name. A mirror may be made anew, with another UID of
+/// its own, while the pod runs.
+fn uid<'a>(applicant: &'a Applicant, pod: &'a Pod) -> Option<&'a str> {
+    applicant.uid.as_deref().or(mirrored(pod)).or(pod.metadata.uid.as_deref())
 }
 
 fn document(applicant: &Applicant, pod: &Pod, proxy: Option<&Proxy>) -> Value {
@@ -77,6 +85,7 @@ fn document(applicant: &Applicant, pod: &Pod, proxy: Option<&Proxy>) -> Value {
         "metadata": {
             "namespace": applicant.namespace,
             "name": applicant.name,
+            "uid": uid(applicant, pod),
             "labels": pod.metadata.labels.clone().unwrap_or_default(),
             "annotations": annotations,
         },
@@ -173,7 +182,8 @@ mod tests {
             "other": "\n---\nkind: Policy",
         });
         let document = Document::new(&applicant(), &pod(annotations)).unwrap();
-        let Capture { name, netns, labels, addresses, rules, .. } = document.capture;
+        let Capture { name, uid, netns, labels, addresses, rules, .. } = document.capture;
+        assert_eq!(uid.as_deref(), Some("u1"));
         assert_eq!((name.to_string().as_str(), document.uncaptured), ("shop/web-0", None));
         assert_eq!(netns.path(), PathBuf::from("/run/netns/cni-1"));
         assert_eq!(addresses, applicant().addresses);
@@ -217,8 +227,10 @@ mod tests {
         let told = refusal(&other);
         assert!(told.contains("u1") && told.contains("u2"), "{told}");
         other.metadata.annotations = Some([(MIRROR.to_string(), "u1".to_string())].into());
-        assert!(Document::new(&applicant(), &other).is_ok());
+        let uid_of = |applicant: &Applicant, pod: &Pod| Document::new(applicant, pod).unwrap().capture.uid;
+        assert_eq!(uid_of(&applicant(), &other).as_deref(), Some("u1"));
         let unsaid = Applicant { uid: None, ..applicant() };
-        assert!(Document::new(&unsaid, &pod(json!({}))).is_ok());
+        assert_eq!(uid_of(&unsaid, &other).as_deref(), Some("u1"), "the kubelet's, which stays");
+        assert_eq!(uid_of(&unsaid, &pod(json!({}))).as_deref(), Some("u1"), "the object's");
     }
 }

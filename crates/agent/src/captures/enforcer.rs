@@ -53,7 +53,7 @@ pub enum EnforceError {
     Node(Arc<Trouble>),
     #[error(transparent)]
     Tables(#[from] Error),
-    #[error("policies are as an earlier agent left them, since not all files can be read")]
+    #[error("policies are as an earlier agent left them, since not every policy can be read")]
     Inherited,
     #[error("policies")]
     Policies(#[source] Error),
@@ -185,7 +185,7 @@ impl PolicyEnforcer {
             tables.bypasses.require(cookie)?;
         }
         let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_policed(cookie)?;
-        if is_inherited && !plan.is_whole {
+        if is_inherited && plan.keeps_inherited(subject.pod) {
             return Err(EnforceError::Inherited);
         }
         let Some(planned) = plan.policies.pods.get(subject.pod) else {
@@ -268,11 +268,12 @@ impl PolicyEnforcer {
     }
 
     /// Call when everything wanted has been done as far as possible: removes what an earlier agent has left besides. A pod whose
-    /// policies could not be written keeps the earlier ones.
+    /// policies could not be written, or could not all be read, keeps the earlier ones.
     pub fn complete(&mut self, subjects: &BTreeMap<u64, Name>, exempt: &BTreeSet<u64>) -> Result<(), Error> {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return Ok(()) };
         tables.admission.retain(&subjects.keys().chain(exempt).copied().collect())?;
-        let wanted = subjects.iter().filter(|(_, pod)| plan.policies.pods.contains_key(*pod));
+        let is_wanted = |pod: &Name| plan.policies.pods.contains_key(pod) || plan.keeps_inherited(pod);
+        let wanted = subjects.iter().filter(|(_, pod)| is_wanted(pod));
         tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())
     }
 

@@ -88,6 +88,16 @@ pub struct PolicyPlan {
     pub required: Arc<BTreeSet<Name>>,
     /// Nothing has been unreadable since the agent began: what is not in the plan is not wanted.
     pub is_whole: bool,
+    /// Namespaces with a NetworkPolicy that cannot be read.
+    pub unread: Arc<BTreeSet<Arc<str>>>,
+}
+
+impl PolicyPlan {
+    /// Whether the pod keeps what an earlier agent enforced: a policy that selects the pod may be missing here. A policy that cannot
+    /// be read holds back its own namespace only, since any tenant may write one.
+    fn keeps_inherited(&self, pod: &Name) -> bool {
+        !self.is_whole || self.unread.contains(&pod.namespace)
+    }
 }
 
 /// The controller's thread, which ends when this is dropped.
@@ -116,5 +126,26 @@ impl Drop for CaptureThread {
     fn drop(&mut self) {
         let _ = self.orders.send(Order::Stop);
         let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_cannot_be_read_holds_back_its_own_namespace_only() {
+        let plan = |is_whole, unread: &[&str]| PolicyPlan {
+            policies: Arc::default(),
+            bypasses: Arc::default(),
+            required: Arc::default(),
+            is_whole,
+            unread: Arc::new(unread.iter().map(|name| Arc::from(*name)).collect()),
+        };
+        let (shop, bank) = (Name::new("shop", "db"), Name::new("bank", "db"));
+        let kept = |plan: &PolicyPlan| [&shop, &bank].map(|pod| plan.keeps_inherited(pod));
+        assert_eq!(kept(&plan(false, &[])), [true, true]);
+        assert_eq!(kept(&plan(true, &["shop"])), [true, false]);
+        assert_eq!(kept(&plan(true, &[])), [false, false]);
     }
 }

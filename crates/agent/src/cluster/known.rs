@@ -19,12 +19,26 @@ pub const QUIET: Duration = Duration::from_secs(60);
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Kinds that are read only if policies, or rings, need them. A server that refuses them stops nothing.
+/// What an operator is told besides the missing right.
+const UNREADY: &str = "until then the agent is not ready, and policies that an earlier agent enforced stay as they are";
+
+/// Kinds that are read only if policies, or rings, need them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Optional {
     Pods,
     Namespaces,
     NetworkPolicies,
+}
+
+impl Optional {
+    /// What must have been heard of the kind before the server counts as read. NetworkPolicies that the server does not show cannot
+    /// count as none: those that an earlier agent enforced would be removed. A refusal of the other kinds stops nothing.
+    fn least(self) -> Heard {
+        match self {
+            Optional::Pods | Optional::Namespaces => Heard::Refusal,
+            Optional::NetworkPolicies => Heard::List,
+        }
+    }
 }
 
 /// Everything that was reported, over all connections.
@@ -34,6 +48,8 @@ pub struct Known {
     /// Those that are read.
     optional: Vec<(Optional, Kind)>,
     enrolled: Option<Enrolled>,
+    /// Namespaces of the NetworkPolicies that cannot be read, as they were told last.
+    unread: BTreeSet<Arc<str>>,
     mine: Mine,
     is_told: bool,
 }
@@ -52,6 +68,7 @@ impl Known {
             slices: Kind::of("EndpointSlices"),
             optional: read.map(|(_, which, name)| (which, Kind::of(name))).collect(),
             enrolled: of.rings_namespaces.clone().map(Enrolled::new),
+            unread: BTreeSet::new(),
             mine: Mine { is_answered: !of.asks_zone, outage },
             is_told: false,
         }
@@ -72,10 +89,10 @@ impl Known {
                 self.enrolled.iter_mut().for_each(|enrolled| enrolled.note(&step));
                 self.handle_optional(Optional::Namespaces, step, sink)?;
             }
-            News::NetworkPolicy(step) => self.handle_optional(Optional::NetworkPolicies, step, sink)?,
+            News::NetworkPolicy(step) => self.handle_policies(step, sink)?,
             News::Node(event) => self.mine.handle(*event, sink)?,
         }
-        let knows_others = self.optional.iter().all(|(_, kind)| kind.heard != Heard::Nothing);
+        let knows_others = self.optional.iter().all(|(which, kind)| kind.heard >= which.least());
         let knows_services = [&self.services, &self.slices].iter().all(|kind| kind.heard == Heard::List);
         let is_all = knows_services && knows_others && self.mine.is_answered;
         if is_all && !std::mem::replace(&mut self.is_told, is_all) {
@@ -94,6 +111,27 @@ impl Known {
     fn handle_optional(&mut self, which: Optional, step: Step, sink: &EventSink) -> Result<(), Gone> {
         let found = self.optional.iter_mut().find(|(one, _)| *one == which);
         found.map_or(Ok(()), |(_, kind)| kind.handle(step, sink))
+    }
+
+    /// Says which policies cannot be read before the server counts as read: what an earlier agent enforced there must stay.
+    fn handle_policies(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
+        // A list may have thousands of objects: they are looked through once, at its end.
+        let is_within_list = matches!(step, Step::Begin | Step::Listed(_));
+        let step = match step {
+            Step::Refused(why) => Step::Refused(format!("{why}; {UNREADY}")),
+            other => other,
+        };
+        self.handle_optional(Optional::NetworkPolicies, step, sink)?;
+        if is_within_list {
+            return Ok(());
+        }
+        let policies = self.optional.iter().find(|(which, _)| *which == Optional::NetworkPolicies);
+        let unread = policies.map(|(_, kind)| kind.unread()).unwrap_or_default();
+        if unread == self.unread {
+            return Ok(());
+        }
+        self.unread.clone_from(&unread);
+        sink.tell(Update::UnreadPolicies(unread))
     }
 }
 
@@ -172,7 +210,7 @@ struct Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Heard {
     Nothing,
-    /// The server does not permit reading them: they count as none.
+    /// The server does not permit reading them: they count as none, if that is [enough](Optional::least).
     Refusal,
     List,
 }
@@ -233,6 +271,15 @@ impl Kind {
         }
     }
 
+    /// Namespaces of invalid NetworkPolicies without an earlier content that is in force instead.
+    fn unread(&self) -> BTreeSet<Arc<str>> {
+        let unread = self.invalid.difference(&self.told).filter_map(|key| match key {
+            Key::NetworkPolicy(name) => Some(Arc::clone(&name.namespace)),
+            _ => None,
+        });
+        unread.collect()
+    }
+
     fn delete(&mut self, key: Key, sink: &EventSink) -> Result<(), Gone> {
         self.invalid.remove(&key);
         if self.told.remove(&key) {
@@ -243,32 +290,4 @@ impl Kind {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::Message;
-    use sidestep_mesh::field::Invalid;
-    use sidestep_mesh::object::Name;
-    use std::sync::mpsc::channel;
-
-    /// Deleted while the watch was interrupted: only the next list shows that.
-    #[test]
-    fn the_trouble_with_an_invalid_object_ends_with_the_object() {
-        let (inbox, told) = channel();
-        let (sink, mut services) = (EventSink::new(inbox, 0), Kind::of("Services"));
-        let key = Key::Service(Name::new("default", "web"));
-        let invalid = Invalid { path: "spec".into(), found: "nothing".into(), expected: "a port" };
-        let item = Item { key: key.clone(), object: Err(invalid) };
-        for step in [Step::Begin, Step::Listed(item), Step::End, Step::Begin, Step::End] {
-            services.handle(step, &sink).unwrap();
-        }
-        let updates: Vec<Update> = told
-            .try_iter()
-            .filter_map(|message| match message {
-                Message::Update(_, update) => Some(update),
-                _ => None,
-            })
-            .collect();
-        assert!(matches!(&updates[0], Update::Trouble(trouble) if trouble.place == key.to_string()), "{updates:?}");
-        assert_eq!(updates[1..], [Update::Well(key.to_string())]);
-    }
-}
+mod tests;

@@ -64,7 +64,9 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
 /// Only of this node's own pods is anything kept that policies of others do not need.
 fn pod_of(from: &ReducedPod, node: &str) -> Result<Pod, Invalid> {
     let mut pod = pod::pod(&from.0)?;
-    pod.uid = pod.uid.filter(|_| pod.node.as_deref() == Some(node));
+    if pod.node.as_deref() != Some(node) {
+        (pod.uid, pod.mirrored) = (None, None);
+    }
     Ok(pod)
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, Pod, PodIP, PodSpec, 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
-use sidestep_mesh::field::REQUIRE_PROXY;
+use sidestep_mesh::field::{MIRROR, REQUIRE_PROXY};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -37,11 +37,20 @@ struct Metadata {
     annotations: Option<Annotations>,
 }
 
-/// The only annotation that is looked at.
+/// The only annotations that are looked at.
 #[derive(Deserialize)]
 struct Annotations {
     #[serde(rename = "sidestep.dev/require-proxy")]
     require_proxy: Option<String>,
+    #[serde(rename = "kubernetes.io/config.mirror")]
+    mirror: Option<String>,
+}
+
+impl From<Annotations> for BTreeMap<String, String> {
+    fn from(all: Annotations) -> BTreeMap<String, String> {
+        let known = [(REQUIRE_PROXY, all.require_proxy), (MIRROR, all.mirror)];
+        known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -73,14 +82,13 @@ struct Status {
 impl From<Read> for ReducedPod {
     fn from(read: Read) -> ReducedPod {
         let Read { metadata, spec, status } = read;
-        let annotation = metadata.annotations.and_then(|all| all.require_proxy);
         let metadata = ObjectMeta {
             name: metadata.name,
             namespace: metadata.namespace,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             labels: metadata.labels,
-            annotations: annotation.map(|value| BTreeMap::from([(REQUIRE_PROXY.to_string(), value)])),
+            annotations: metadata.annotations.map(BTreeMap::from),
             ..ObjectMeta::default()
         };
         let spec = PodSpec {
@@ -134,12 +142,12 @@ mod tests {
     use serde_json::json;
     use sidestep_mesh::pod::pod;
 
-    /// Another name of the annotation here would let pods around their proxies.
+    /// Another name of an annotation here would let pods around their proxies, or take pods from files for others.
     #[test]
     fn a_reduced_pod_means_what_the_whole_one_means() {
         let whole = json!({
             "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7",
-                         "labels": {"app": "web"}, "annotations": {REQUIRE_PROXY: "true", "other": "x"},
+                         "labels": {"app": "web"}, "annotations": {REQUIRE_PROXY: "true", MIRROR: "m", "other": "x"},
                          "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}]},
             "spec": {"nodeName": "n", "volumes": [{"name": "v", "emptyDir": {}}],
                      "containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "b"}],
@@ -151,7 +159,7 @@ mod tests {
         });
         let reduced: ReducedPod = serde_json::from_value(whole.clone()).unwrap();
         let read = pod(&serde_json::from_value(whole).unwrap()).unwrap();
-        assert!(read.requires_proxy && read.addresses.len() == 2, "{read:?}");
+        assert!(read.requires_proxy && read.addresses.len() == 2 && read.mirrored.as_deref() == Some("m"), "{read:?}");
         assert_eq!(pod(&reduced.0).unwrap(), read);
         let kept = &reduced.0;
         assert!(kept.metadata.managed_fields.is_none());

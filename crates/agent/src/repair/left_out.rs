@@ -2,16 +2,16 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
+use sidestep_mesh::field::MIRROR;
 
 /// Annotation of a pod with which the value `disabled` keeps it as it is.
 const REPAIR: &str = "sidestep.dev/repair";
 const DISABLED: &str = "disabled";
-/// The kubelet has the pod from a file: nobody can start it anew by the API server.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A pod whose containers run, in a network namespace of its own. Others have no sandbox, or end anyway.
 pub fn is_left_out(pod: &Pod) -> bool {
     let annotations = pod.annotations();
+    // Nobody can start a pod anew by the API server that the kubelet has from a file.
     let is_kept = annotations.get(REPAIR).is_some_and(|value| value == DISABLED) || annotations.contains_key(MIRROR);
     let uses_host_network = pod.spec.as_ref().is_none_or(|spec| spec.host_network == Some(true));
     !is_kept && !uses_host_network && pod.metadata.deletion_timestamp.is_none() && runs(pod)

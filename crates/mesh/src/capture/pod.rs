@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// `apiVersion` of all kinds of documents that Sidestep defines.
 pub(crate) const API_VERSION: &str = "sidestep.dev/v1";
@@ -23,8 +24,11 @@ pub(crate) const KIND: &str = "Capture";
 /// A document of kind Capture, checked and with defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// From `metadata`. If it is also the name of a Pod object, the document is about that pod.
+    /// From `metadata`. If a Pod object has it too, and the UID below if there is one, the document is about that pod.
     pub name: Name,
+    /// From `metadata.uid`: the UID by which the container runtime knows the pod. A Pod object with another one is about an earlier
+    /// or later pod of that name. None: the document does not say which pod of the name it is about, such as an operator's.
+    pub uid: Option<Arc<str>>,
     /// From `spec.netns`. Not opened yet: it need not exist.
     pub netns: Netns,
     /// From `spec.cgroup`: below the agent's cgroup, or absolute. Only checked to be in that cgroup. None: anywhere.
@@ -147,12 +151,14 @@ impl Visitor<'_> for AnyWord {
 pub(crate) fn capture(from: Document) -> Result<Capture> {
     let name = field::name(&from.metadata)?;
     let (labels, requires_proxy) = (field::labels(&from.metadata), field::requires_proxy(&from.metadata)?);
+    let uid = from.metadata.uid.as_deref().map(Arc::from);
     let annotations: BTreeMap<_, _> = from.metadata.annotations.unwrap_or_default();
     let proxy = &from.spec.proxy;
-    let uid = proxy.uid.as_ref().map_or_else(|| defaults::PROXY.to_string(), |word| word.0.clone());
-    let gid = proxy.gid.as_ref().map_or(uid.as_str(), |word| &word.0);
+    let user = proxy.uid.as_ref().map_or_else(|| defaults::PROXY.to_string(), |word| word.0.clone());
+    let group = proxy.gid.as_ref().map_or(user.as_str(), |word| &word.0);
     Ok(Capture {
         name,
+        uid,
         netns: netns(&from.spec.netns.0)?,
         cgroup: from.spec.cgroup.as_deref().map(cgroup).transpose()?,
         addresses: field::addresses("spec.addresses", &from.spec.addresses)?,
@@ -161,8 +167,8 @@ pub(crate) fn capture(from: Document) -> Result<Capture> {
         rules: Rules {
             outbound_port: port("spec.proxy.outboundPort", proxy.outbound_port, defaults::OUTBOUND_PORT)?,
             inbound_port: port("spec.proxy.inboundPort", proxy.inbound_port, defaults::INBOUND_PORT)?,
-            proxy_uids: owners("spec.proxy.uid", &uid)?,
-            proxy_gids: owners("spec.proxy.gid", gid)?,
+            proxy_uids: owners("spec.proxy.uid", &user)?,
+            proxy_gids: owners("spec.proxy.gid", group)?,
             without_proxy: without_proxy(proxy.without_proxy.as_deref())?,
             dns: from.spec.dns.map(dns).transpose()?,
             ..annotations::rules(&annotations)?

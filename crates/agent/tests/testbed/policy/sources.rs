@@ -93,3 +93,71 @@ fn where_pods_may_not_be_seen_services_go_on_and_only_captures_have_names() {
     world.refuse(PODS, false);
     node.wait(|_| call(&web, &db).is_ok());
 }
+
+/// To a new agent they are not "none": it would open what an earlier agent has closed.
+#[test]
+fn network_policies_that_a_new_agent_cannot_read_stay_in_force() {
+    let (mut node, world) = (Node::new(), World::new());
+    let [web, db, stranger] = [(); 3].map(|()| node.routed());
+    let _server = server(&db);
+    for (name, one) in [("web", &web), ("stranger", &stranger), ("db", &db)] {
+        world.put(PODS, pod(name, one));
+    }
+    world.put(NAMESPACES, json!({"metadata": {"name": "default"}}));
+    let policy = |types| {
+        json!({"metadata": {"name": "db", "namespace": "default"}, "spec": {
+            "podSelector": {"matchLabels": {"app": "db"}}, "policyTypes": [types],
+            "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "web"}}}]}]}})
+    };
+    let (right, wrong) = (policy("Ingress"), policy("Sideways"));
+    world.put(NETWORK_POLICIES, right.clone());
+    node.file("db.yaml", &yaml::labelled("db", &db, "{app: db}"));
+    let api = Server::start(&world, &node.testbed.node);
+    let (kubeconfig, captures) = (node.kubeconfig(PORT), node.services());
+    let options = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--captures", captures.to_str().unwrap()];
+    let options = [&options[..], &["--network-policies"]].concat();
+    node.start_with(&options);
+    let is_enforced = || call(&web, &db).is_ok() && is_refused(&stranger, &db);
+    assert!(is_enforced());
+    let stays = "Capture default/db: policies are as an earlier agent left them";
+    let is_kept = |node: &Node| {
+        node.status().is_ok() && node.check().problems.iter().any(|problem| problem.contains(stays))
+    };
+    // The permission is missing.
+    node.kill();
+    world.refuse(NETWORK_POLICIES, true);
+    node.spawn(&options);
+    let missing = "give its ClusterRole the verbs list and watch for networkpolicies";
+    node.wait(|node| is_kept(node) && node.check().troubles.iter().any(|one| one.what.contains(missing)));
+    assert!(is_enforced() && !node.status().unwrap().source.listed && node.log().contains(missing));
+    assert_eq!(node.get("/readyz").split(' ').nth(1), Some("503"));
+    world.refuse(NETWORK_POLICIES, false);
+    node.wait(|node| node.status().unwrap().source.listed && node.check().is_well());
+    assert!(is_enforced());
+    // The server is away.
+    node.kill();
+    drop(api);
+    node.spawn(&options);
+    node.wait(is_kept);
+    assert!(is_enforced());
+    let _api = Server::start(&world, &node.testbed.node);
+    node.wait(|node| node.status().unwrap().source.listed && node.check().is_well());
+    assert!(is_enforced());
+    // The object cannot be read, and then it can.
+    node.kill();
+    world.put(NETWORK_POLICIES, wrong.clone());
+    node.start_with(&options);
+    node.wait(is_kept);
+    assert!(is_enforced());
+    world.put(NETWORK_POLICIES, right);
+    node.wait(|node| node.check().is_well());
+    assert!(is_enforced());
+    // The object cannot be read, and then it is gone.
+    node.kill();
+    world.put(NETWORK_POLICIES, wrong);
+    node.start_with(&options);
+    node.wait(is_kept);
+    assert!(is_enforced());
+    world.delete(NETWORK_POLICIES, "db");
+    node.wait(|_| call(&stranger, &db).is_ok());
+}

@@ -1,0 +1,115 @@
+use super::*;
+use crate::message::Message;
+use sidestep_mesh::field::Invalid;
+use sidestep_mesh::object::Name;
+use sidestep_mesh::policy::network;
+use std::sync::mpsc::{Receiver, channel};
+
+fn updates(told: &Receiver<Message>) -> Vec<Update> {
+    let update = |message: Message| if let Message::Update(_, update) = message { Some(update) } else { None };
+    told.try_iter().filter_map(update).collect()
+}
+
+fn invalid() -> Invalid {
+    Invalid { path: "spec".into(), found: "nothing".into(), expected: "a port" }
+}
+
+/// A cluster whose NetworkPolicies are to be enforced. Everything else has been listed.
+struct World {
+    known: Known,
+    sink: EventSink,
+    told: Receiver<Message>,
+}
+
+impl World {
+    fn new() -> World {
+        let cluster = Cluster {
+            kubeconfig: None,
+            node_name: "node".into(),
+            asks_zone: false,
+            asks_pods: true,
+            rings_namespaces: None,
+            asks_network_policies: true,
+            refresh: Arc::default(),
+            heard: crate::heard::Heard::new(),
+        };
+        let (inbox, told) = channel();
+        let mut world = World { known: Known::new(&cluster), sink: EventSink::new(inbox, 0), told };
+        for kind in [News::Service, News::Slice, News::Pod, News::Namespace] {
+            world.after([Step::Begin, Step::End].map(kind));
+        }
+        world
+    }
+
+    /// What is told of this news.
+    fn after(&mut self, all: impl IntoIterator<Item = News>) -> Vec<Update> {
+        all.into_iter().for_each(|news| self.known.handle(news, &self.sink).unwrap());
+        updates(&self.told)
+    }
+
+    fn after_policies(&mut self, steps: impl IntoIterator<Item = Step>) -> Vec<Update> {
+        self.after(steps.into_iter().map(News::NetworkPolicy))
+    }
+}
+
+/// As "none" they would take away what an earlier agent has put into force.
+#[test]
+fn network_policies_that_are_refused_are_not_known() {
+    let mut world = World::new();
+    let told = world.after_policies([Step::Begin, Step::Refused("no right".into())]);
+    let what = format!("no right; {UNREADY}");
+    assert!(
+        matches!(&told[..], [Update::Trouble(one)] if (&*one.place, &one.what) == ("NetworkPolicies", &what)),
+        "{told:?}"
+    );
+    let told = world.after_policies([Step::Begin, Step::End]);
+    assert_eq!(told, [Update::Well("NetworkPolicies".into()), Update::Listed]);
+}
+
+#[test]
+fn pods_and_namespaces_that_are_refused_count_as_none() {
+    let mut world = World::new();
+    for (_, kind) in &mut world.known.optional {
+        kind.heard = Heard::Nothing;
+    }
+    world.after_policies([Step::Begin, Step::End]);
+    let refused = [News::Pod, News::Namespace].map(|kind| kind(Step::Refused("no right".into())));
+    assert!(world.after(refused).contains(&Update::Listed));
+}
+
+#[test]
+fn namespaces_with_a_policy_that_cannot_be_read_are_told_first_and_until_it_can_or_is_gone() {
+    let mut world = World::new();
+    let key = |namespace| Key::NetworkPolicy(Name::new(namespace, "db"));
+    let wrong = |namespace| Item { key: key(namespace), object: Err(invalid()) };
+    let right = || {
+        let text = serde_json::json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"podSelector": {}}});
+        Item { key: key("shop"), object: Ok(Some(network::object(&serde_json::from_value(text).unwrap()).unwrap())) }
+    };
+    let unread = |names: &[&str]| Update::UnreadPolicies(names.iter().map(|name| Arc::from(*name)).collect());
+    let said = |told: Vec<Update>| -> Vec<Update> {
+        told.into_iter().filter(|one| matches!(one, Update::UnreadPolicies(_) | Update::Listed)).collect()
+    };
+    let list = [Step::Begin, Step::Listed(wrong("shop")), Step::Listed(wrong("bank")), Step::End];
+    assert_eq!(said(world.after_policies(list)), [unread(&["bank", "shop"]), Update::Listed]);
+    assert_eq!(said(world.after_policies([Step::Gone(key("bank"))])), [unread(&["shop"])]);
+    let told = world.after_policies([Step::Put(right())]);
+    assert!(matches!(&told[..], [Update::Changes(_), Update::Well(_), last] if *last == unread(&[])), "{told:?}");
+    // Its last valid content is in force.
+    assert_eq!(said(world.after_policies([Step::Put(wrong("shop"))])), []);
+}
+
+/// Deleted while the watch was interrupted: only the next list shows that.
+#[test]
+fn the_trouble_with_an_invalid_object_ends_with_the_object() {
+    let (inbox, told) = channel();
+    let (sink, mut services) = (EventSink::new(inbox, 0), Kind::of("Services"));
+    let key = Key::Service(Name::new("default", "web"));
+    let item = Item { key: key.clone(), object: Err(invalid()) };
+    for step in [Step::Begin, Step::Listed(item), Step::End, Step::Begin, Step::End] {
+        services.handle(step, &sink).unwrap();
+    }
+    let updates = updates(&told);
+    assert!(matches!(&updates[0], Update::Trouble(trouble) if trouble.place == key.to_string()), "{updates:?}");
+    assert_eq!(updates[1..], [Update::Well(key.to_string())]);
+}
