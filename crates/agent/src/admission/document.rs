@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// Which attachment the document is for: NETWORK/CONTAINER/INTERFACE.
 pub const ATTACHMENT: &str = "sidestep.dev/attachment";
+/// Which pod of its name the document is for.
+pub const UID: &str = "sidestep.dev/pod-uid";
 /// Prefix of Istio's annotations about traffic.
 const TRAFFIC: &str = "traffic.sidecar.istio.io/";
 /// Istio's other annotations about traffic.
@@ -25,6 +27,8 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 pub struct Document {
     pub text: String,
+    /// The pod's UID, as the runtime says it, else as the API server does.
+    pub uid: Option<String>,
     /// What the text means.
     pub capture: Capture,
     /// Why nothing is captured.
@@ -39,9 +43,10 @@ impl Document {
             Sidecar::Present(proxy) => (Some(proxy), None),
             Sidecar::Absent(why) => (None, Some(why)),
         };
-        let text = format!("{:#}\n", document(applicant, pod, proxy.as_ref()));
+        let uid = applicant.uid.clone().or_else(|| pod.metadata.uid.clone());
+        let text = format!("{:#}\n", document(applicant, pod, uid.as_deref(), proxy.as_ref()));
         let capture = read(&text)?;
-        Ok(Document { text, capture, uncaptured })
+        Ok(Document { text, uid, capture, uncaptured })
     }
 }
 
@@ -64,10 +69,13 @@ fn check_uid(applicant: &Applicant, pod: &Pod) -> Result<(), AdmissionError> {
     Err(AdmissionError::OtherPod { asked: asked.into(), found })
 }
 
-fn document(applicant: &Applicant, pod: &Pod, proxy: Option<&Proxy>) -> Value {
+fn document(applicant: &Applicant, pod: &Pod, uid: Option<&str>, proxy: Option<&Proxy>) -> Value {
     let of = &applicant.attachment;
     let mut annotations = if proxy.is_some() { of_traffic(pod) } else { nothing() };
     annotations.insert(ATTACHMENT.into(), json!(format!("{}/{}/{}", of.network, of.container, of.interface)));
+    if let Some(uid) = uid {
+        annotations.insert(UID.into(), json!(uid));
+    }
     if let Some(required) = pod.metadata.annotations.as_ref().and_then(|all| all.get(REQUIRE_PROXY)) {
         annotations.insert(REQUIRE_PROXY.into(), json!(required));
     }
@@ -175,6 +183,8 @@ mod tests {
         let document = Document::new(&applicant(), &pod(annotations)).unwrap();
         let Capture { name, netns, labels, addresses, rules, .. } = document.capture;
         assert_eq!((name.to_string().as_str(), document.uncaptured), ("shop/web-0", None));
+        assert_eq!(document.uid.as_deref(), Some("u1"));
+        assert!(document.text.contains(r#""sidestep.dev/pod-uid": "u1""#), "{}", document.text);
         assert_eq!(netns.path(), PathBuf::from("/run/netns/cni-1"));
         assert_eq!(addresses, applicant().addresses);
         assert!(labels.iter().any(|(key, value)| (&**key, &**value) == ("app", "web")), "{labels:?}");
@@ -219,6 +229,7 @@ mod tests {
         other.metadata.annotations = Some([(MIRROR.to_string(), "u1".to_string())].into());
         assert!(Document::new(&applicant(), &other).is_ok());
         let unsaid = Applicant { uid: None, ..applicant() };
-        assert!(Document::new(&unsaid, &pod(json!({}))).is_ok());
+        let document = Document::new(&unsaid, &pod(json!({}))).unwrap();
+        assert_eq!(document.uid.as_deref(), Some("u1"), "the API server says it, too");
     }
 }

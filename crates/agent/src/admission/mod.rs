@@ -145,7 +145,7 @@ impl Admissions {
     fn try_admit(&self, applicant: &Applicant, begun: Instant) -> Result<Admitted, Refusal> {
         let until = begun + Duration::from_millis(applicant.within_ms).min(LONGEST_WAIT);
         names::check(applicant).map_err(|error| refused(&error))?;
-        let Document { text, capture, uncaptured } =
+        let Document { text, uid, capture, uncaptured } =
             self.document(applicant, until).map_err(|error| refused(&error))?;
         let (attachment, netns) = (applicant.attachment.clone(), capture.netns.path());
         let uncaptured = uncaptured.map(str::to_string);
@@ -153,7 +153,7 @@ impl Admissions {
             // A further interface of the pod.
             return self.verify(&attachment).map(|_| Admitted { uncaptured });
         }
-        let record = Record { attachment, pod: capture.name.clone(), netns };
+        let record = Record { attachment, pod: capture.name.clone(), uid, netns };
         self.ledger().put(record, &text).map_err(|error| refused(&error))?;
         match self.wait(capture, until) {
             Ok(_) => Ok(Admitted { uncaptured }),

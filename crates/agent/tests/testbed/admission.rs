@@ -1,5 +1,7 @@
 //! Pods that are admitted as the CNI plugin asks for it: captured and under their policies from their first connection on.
 
+mod namesakes;
+
 use crate::agent::{Node, median};
 use crate::api_server::{PODS, PORT, Server, World};
 use crate::policy::world::{ONLY_WEB, call, is_refused};
