@@ -165,6 +165,19 @@ def test_names_of_namespaces_and_sockets_agree(_world):
     check(f"--address={member}/broker" in words["broker"] and f"--member={member}" in words["nri"], f"{words}")
 
 
+def test_the_agent_knows_where_the_node_keeps_network_namespaces(world):
+    """The runtime names them by the node's directory, which the agent's container has at /run/netns."""
+    for of_node in ("/run/netns", "/var/run/netns", "/data/vendor/netns"):
+        pod = pod_of((*ALL, f"hostPaths.netns={of_node}"))
+        agent = next(one for one in pod["containers"] if one["name"] == "agent")
+        check(f"--host-netns={of_node}" in agent["command"], f"{of_node}: {agent['command']}")
+        volumes = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+        mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in agent["volumeMounts"]}
+        check(mounts.get("/run/netns") == of_node, f"{of_node}: {mounts}")
+        run(world.program("sidestep-agent"), f"--host-netns={of_node}", "--help")
+    check(not [word for word in pod_of()["containers"][0]["command"] if "netns" in word], "without the plugin nobody is admitted")
+
+
 def test_agent_and_plugin_name_the_same_files(_world):
     pod = pod_of(ALL)
     one = {one["name"]: one for one in pod["containers"]}

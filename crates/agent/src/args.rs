@@ -51,6 +51,10 @@ pub struct Args {
     /// (such as /run/sidestep/admissions), where an agent that is started later finds them
     #[arg(long, value_name = "DIR")]
     pub admissions: Option<PathBuf>,
+    /// With --admissions, in a container: the node's directory that is mounted at /run/netns here. By that directory the container
+    /// runtime names network namespaces [default: /run/netns]
+    #[arg(long, value_name = "DIR")]
+    pub host_netns: Option<PathBuf>,
     /// With --admissions: what to do about pods of this node that run without having been admitted, since they were there before the
     /// CNI plugin: label them sidestep.dev/not-admitted=true, or evict those that a controller starts again
     #[arg(long, value_name = "HOW", value_enum)]
@@ -120,7 +124,7 @@ pub struct Args {
     #[arg(long)]
     pub network_policies: bool,
     /// Remove everything of the agent: programs, tables, socket. A running agent ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "host_netns", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
     pub detach: bool,
     /// With --detach: also empty this directory, in which Sidestep's parts on this node keep files for each other (such as
     /// /run/sidestep). They have ended before

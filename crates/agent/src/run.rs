@@ -189,7 +189,7 @@ fn admissions(
     let (Some(directory), Some(cluster)) = (&settings.admissions, Cluster::new(settings, heard.clone())) else {
         return Ok(None);
     };
-    let admissions = Arc::new(Admissions::new(directory, cluster, inbox.clone())?);
+    let admissions = Arc::new(Admissions::new(directory, &settings.host_netns, cluster, inbox.clone())?);
     let sweeping = Arc::clone(&admissions);
     spawn("admissions", move || sweeping.sweep());
     Ok(Some(admissions))

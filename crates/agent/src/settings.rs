@@ -22,6 +22,8 @@ pub struct Settings {
     pub captures: Option<PathBuf>,
     /// Where admitted pods are kept, with an API server. None: no pods are admitted.
     pub admissions: Option<PathBuf>,
+    /// The node's directory of network namespaces, which is at /run/netns here.
+    pub host_netns: PathBuf,
     /// Where the names of namespaces are written that are enrolled for rings, with an API server.
     pub rings_namespaces: Option<PathBuf>,
     /// The plugin's file about containers that do not use rings, with an API server.
@@ -68,6 +70,7 @@ pub enum SourceSettings {
 }
 
 const DEFAULT_REPAIR_AFTER: u64 = 60;
+const DEFAULT_HOST_NETNS: &str = "/run/netns";
 const DEFAULT_METRICS: &str = "127.0.0.1:9464";
 
 /// The file of `--config`.
@@ -79,6 +82,7 @@ struct File {
     in_cluster: bool,
     captures: Option<PathBuf>,
     admissions: Option<PathBuf>,
+    host_netns: Option<PathBuf>,
     rings_namespaces: Option<PathBuf>,
     rings_events: Option<PathBuf>,
     repair: Option<Remedy>,
@@ -180,6 +184,7 @@ impl Settings {
             source,
             captures,
             admissions,
+            host_netns: args.host_netns.clone().or(file.host_netns).unwrap_or_else(|| DEFAULT_HOST_NETNS.into()),
             rings_namespaces,
             rings_events,
             repair,
@@ -209,6 +214,7 @@ impl Settings {
             ("source of Services", self.source != other.source),
             ("captures", self.captures != other.captures),
             ("admissions", self.admissions != other.admissions),
+            ("host-netns", self.host_netns != other.host_netns),
             ("rings-namespaces", self.rings_namespaces != other.rings_namespaces),
             ("rings-events", self.rings_events != other.rings_events),
             ("repair", self.repair != other.repair),

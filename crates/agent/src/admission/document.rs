@@ -18,6 +18,10 @@ use std::path::Path;
 pub const ATTACHMENT: &str = "sidestep.dev/attachment";
 /// Prefix of Istio's annotations about traffic.
 const TRAFFIC: &str = "traffic.sidecar.istio.io/";
+/// Where documents look for names of network namespaces.
+const NAMED: &str = "/run/netns";
+/// The same directory by the link /var/run, which a container of the agent may lack.
+const BY_LINK: &str = "/var/run/netns";
 /// Istio's other annotations about traffic.
 const OTHERS: [&str; 2] = ["sidecar.istio.io/interceptionMode", "istio.io/reroute-virtual-interfaces"];
 
@@ -30,14 +34,16 @@ pub struct Document {
 }
 
 impl Document {
-    /// The error is a text of the pod's annotations that cannot be read, or that the object is another pod's.
-    pub fn new(applicant: &Applicant, pod: &Pod) -> Result<Document, AdmissionError> {
+    /// `host_netns`: the node's directory that this process has at /run/netns. The error is a text of the pod's annotations that
+    /// cannot be read, or that the object is another pod's.
+    pub fn new(applicant: &Applicant, pod: &Pod, host_netns: &Path) -> Result<Document, AdmissionError> {
         check_uid(applicant, pod)?;
         let (proxy, uncaptured) = match sidecar(pod) {
             Sidecar::Present(proxy) => (Some(proxy), None),
             Sidecar::Absent(why) => (None, Some(why)),
         };
-        let text = format!("{:#}\n", document(applicant, pod, proxy.as_ref()));
+        let spec = spec(applicant, host_netns, proxy.as_ref());
+        let text = format!("{:#}\n", document(applicant, pod, spec, proxy.is_some()));
         let capture = read(&text)?;
         Ok(Document { text, capture, uncaptured })
     }
@@ -72,9 +78,9 @@ fn uid<'a>(applicant: &'a Applicant, pod: &'a Pod) -> Option<&'a str> {
     applicant.uid.as_deref().or(mirrored(pod)).or(pod.metadata.uid.as_deref())
 }
 
-fn document(applicant: &Applicant, pod: &Pod, proxy: Option<&Proxy>) -> Value {
+fn document(applicant: &Applicant, pod: &Pod, spec: Value, is_captured: bool) -> Value {
     let of = &applicant.attachment;
-    let mut annotations = if proxy.is_some() { of_traffic(pod) } else { nothing() };
+    let mut annotations = if is_captured { of_traffic(pod) } else { nothing() };
     annotations.insert(ATTACHMENT.into(), json!(format!("{}/{}/{}", of.network, of.container, of.interface)));
     if let Some(required) = pod.metadata.annotations.as_ref().and_then(|all| all.get(REQUIRE_PROXY)) {
         annotations.insert(REQUIRE_PROXY.into(), json!(required));
@@ -89,12 +95,12 @@ fn document(applicant: &Applicant, pod: &Pod, proxy: Option<&Proxy>) -> Value {
             "labels": pod.metadata.labels.clone().unwrap_or_default(),
             "annotations": annotations,
         },
-        "spec": spec(applicant, proxy),
+        "spec": spec,
     })
 }
 
-fn spec(applicant: &Applicant, proxy: Option<&Proxy>) -> Value {
-    let mut spec = json!({ "netns": netns(&applicant.netns), "addresses": applicant.addresses });
+fn spec(applicant: &Applicant, host_netns: &Path, proxy: Option<&Proxy>) -> Value {
+    let mut spec = json!({ "netns": netns(&applicant.netns, host_netns), "addresses": applicant.addresses });
     if let Some(proxy) = proxy {
         spec["proxy"] = json!({ "uid": proxy.uid.to_string(), "gid": proxy.gid.to_string() });
         if proxy.dns {
@@ -121,11 +127,12 @@ fn nothing() -> Map<String, Value> {
         .collect()
 }
 
-/// Runtimes name namespaces by the link /var/run, which a container of the agent may lack.
-fn netns(path: &Path) -> String {
-    let name = path.strip_prefix("/var/run/netns").or_else(|_| path.strip_prefix("/run/netns"));
-    match name.ok().and_then(Path::to_str).filter(|name| is_name(name)) {
-        Some(name) => format!("/run/netns/{name}"),
+/// The runtime names a namespace as the node sees it. The node's directory may also be the one to which its /run/netns is a link.
+fn netns(path: &Path, host_netns: &Path) -> String {
+    let directories = [host_netns, Path::new(NAMED), Path::new(BY_LINK)];
+    let name_in = |directory: &Path| path.strip_prefix(directory).ok()?.to_str().filter(|name| is_name(name));
+    match directories.into_iter().find_map(name_in) {
+        Some(name) => format!("{NAMED}/{name}"),
         None => path.display().to_string(),
     }
 }
@@ -166,8 +173,12 @@ mod tests {
         .unwrap()
     }
 
+    fn of(applicant: &Applicant, pod: &Pod) -> Result<Document, AdmissionError> {
+        Document::new(applicant, pod, Path::new(NAMED))
+    }
+
     fn refusal(pod: &Pod) -> String {
-        match Document::new(&applicant(), pod) {
+        match of(&applicant(), pod) {
             Ok(document) => panic!("{}", document.text),
             Err(error) => chain(&error).to_string(),
         }
@@ -181,7 +192,7 @@ mod tests {
             "traffic.sidecar.istio.io/includeOutboundIPRanges": "10.0.0.0/8",
             "other": "\n---\nkind: Policy",
         });
-        let document = Document::new(&applicant(), &pod(annotations)).unwrap();
+        let document = of(&applicant(), &pod(annotations)).unwrap();
         let Capture { name, uid, netns, labels, addresses, rules, .. } = document.capture;
         assert_eq!(uid.as_deref(), Some("u1"));
         assert_eq!((name.to_string().as_str(), document.uncaptured), ("shop/web-0", None));
@@ -198,7 +209,7 @@ mod tests {
 
     #[test]
     fn of_a_pod_without_sidecar_nothing_is_captured_whatever_its_annotations_say() {
-        let document = Document::new(&applicant(), &pod(json!({"traffic.sidecar.istio.io/wrong": "x"}))).unwrap();
+        let document = of(&applicant(), &pod(json!({"traffic.sidecar.istio.io/wrong": "x"}))).unwrap();
         let rules = document.capture.rules;
         assert!(document.uncaptured.is_some());
         assert_eq!(
@@ -206,6 +217,26 @@ mod tests {
             (Ranges::These(vec![]), InboundPorts::Only(vec![]))
         );
         assert!(rules.include_outbound_ports.is_empty());
+    }
+
+    #[test]
+    fn namespaces_are_found_in_the_nodes_directory_wherever_that_is() {
+        let seen = |path: &str, host_netns: &str| netns(Path::new(path), Path::new(host_netns));
+        assert_eq!(seen("/data/vendor/netns/cni-1", "/data/vendor/netns"), "/run/netns/cni-1");
+        assert_eq!(seen("/var/run/netns/cni-1", "/var/run/netns"), "/run/netns/cni-1");
+        // By links: the node's /run is its /data/run.
+        for path in ["/run/netns/cni-1", "/var/run/netns/cni-1", "/data/run/netns/cni-1"] {
+            assert_eq!(seen(path, "/data/run/netns"), "/run/netns/cni-1");
+        }
+        for path in ["/proc/7/ns/net", "/data/vendor/netns", "/data/vendor/netns/a/b", "/data/vendor/netns-2/a"] {
+            assert_eq!(seen(path, "/data/vendor/netns"), path);
+        }
+        let document = |host_netns: &str| {
+            let elsewhere = Applicant { netns: "/data/vendor/netns/cni-1".into(), ..applicant() };
+            Document::new(&elsewhere, &pod(json!({})), Path::new(host_netns)).unwrap().capture.netns.path()
+        };
+        assert_eq!(document("/data/vendor/netns"), PathBuf::from("/run/netns/cni-1"));
+        assert_eq!(document("/run/netns"), PathBuf::from("/data/vendor/netns/cni-1"), "as the runtime says");
     }
 
     #[test]
@@ -227,7 +258,7 @@ mod tests {
         let told = refusal(&other);
         assert!(told.contains("u1") && told.contains("u2"), "{told}");
         other.metadata.annotations = Some([(MIRROR.to_string(), "u1".to_string())].into());
-        let uid_of = |applicant: &Applicant, pod: &Pod| Document::new(applicant, pod).unwrap().capture.uid;
+        let uid_of = |applicant: &Applicant, pod: &Pod| of(applicant, pod).unwrap().capture.uid;
         assert_eq!(uid_of(&applicant(), &other).as_deref(), Some("u1"));
         let unsaid = Applicant { uid: None, ..applicant() };
         assert_eq!(uid_of(&unsaid, &other).as_deref(), Some("u1"), "the kubelet's, which stays");

@@ -57,4 +57,10 @@ pub enum LedgerError {
     Remove { path: PathBuf, source: io::Error },
     #[error("{}: cannot make this directory for admitted pods", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    #[error(
+        "an earlier pod of this name, with the UID {uid}, still has its network namespace {}: the runtime has to try \
+         again once that pod has ended",
+        netns.display()
+    )]
+    Namesake { uid: String, netns: PathBuf },
 }

@@ -14,6 +14,7 @@ use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An admitted pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +22,17 @@ pub struct Record {
     /// The attachment by which it was admitted. Further interfaces of the container change nothing.
     pub attachment: Attachment,
     pub pod: Name,
+    /// None: an earlier agent did not write it.
+    pub uid: Option<Arc<str>>,
     pub netns: PathBuf,
+}
+
+impl Record {
+    /// The UID, if both have one and they differ.
+    fn uid_unlike(&self, other: &Record) -> Option<&str> {
+        let (own, its) = (self.uid.as_deref()?, other.uid.as_deref()?);
+        (own != its).then_some(own)
+    }
 }
 
 /// The register of admitted pods.
@@ -70,9 +81,10 @@ impl Ledger {
         document::read(&text(&self.path(container))?)
     }
 
-    /// Writes the pod's file. A sandbox that the pod had before is forgotten.
+    /// Writes the pod's file. A sandbox that the pod had before is forgotten, and so is an earlier pod of its name that has ended.
     pub fn put(&mut self, record: Record, text: &str) -> Result<(), LedgerError> {
         let container = record.attachment.container.clone();
+        self.check_namesakes(&record)?;
         let is_older = |(other, known): (&String, &Record)| {
             (*other != container && known.pod == record.pod).then(|| other.clone())
         };
@@ -81,6 +93,18 @@ impl Ledger {
         let path = self.path(&container);
         sidestep_files::write(&path, MODE, text.as_bytes()).map_err(|source| LedgerError::Write { path, source })?;
         self.records.insert(container, record);
+        Ok(())
+    }
+
+    /// A pod that was deleted by force may run on for a while. Its capture and its policies are in force under its name: they have
+    /// to last as long as it does.
+    fn check_namesakes(&self, record: &Record) -> Result<(), LedgerError> {
+        let namesakes = self.records.values().filter(|known| known.pod == record.pod);
+        for known in namesakes {
+            if let Some(uid) = known.uid_unlike(record).filter(|_| is_namespace(&known.netns)) {
+                return Err(LedgerError::Namesake { uid: uid.into(), netns: known.netns.clone() });
+            }
+        }
         Ok(())
     }
 
@@ -175,7 +199,7 @@ fn record(path: &Path) -> Result<Record, NotAdmitted> {
         return Err(NotAdmitted::Container { container: container.into() });
     }
     let attachment = Attachment { network: network.into(), container: container.into(), interface: interface.into() };
-    Ok(Record { attachment, pod: capture.name, netns: capture.netns.path() })
+    Ok(Record { attachment, pod: capture.name, uid: capture.uid, netns: capture.netns.path() })
 }
 
 fn text(path: &Path) -> Result<String, LedgerError> {
@@ -192,18 +216,30 @@ mod tests {
 
     fn record(container: &str, pod: &str, netns: &str) -> Record {
         let attachment = Attachment { network: "net".into(), container: container.into(), interface: "eth0".into() };
-        Record { attachment, pod: Name::new("default", pod), netns: netns.into() }
+        Record { attachment, pod: Name::new("default", pod), uid: None, netns: netns.into() }
+    }
+
+    fn with_uid(uid: &str, of: Record) -> Record {
+        Record { uid: Some(uid.into()), ..of }
     }
 
     fn file(of: &Record) -> String {
         let Attachment { network, container, interface } = &of.attachment;
+        let annotations = json!({ATTACHMENT: format!("{network}/{container}/{interface}")});
+        let (name, namespace) = (&*of.pod.name, &*of.pod.namespace);
         json!({
             "apiVersion": "sidestep.dev/v1", "kind": "Capture",
-            "metadata": {"name": &*of.pod.name, "namespace": &*of.pod.namespace,
-                         "annotations": {ATTACHMENT: format!("{network}/{container}/{interface}")}},
+            "metadata": {"name": name, "namespace": namespace, "uid": of.uid.as_deref(), "annotations": annotations},
             "spec": {"netns": of.netns},
         })
         .to_string()
+    }
+
+    /// A name of a namespace that lives, until the name is removed.
+    fn namespace_in(directory: &Path) -> PathBuf {
+        let name = directory.join("netns");
+        std::os::unix::fs::symlink(ALIVE, &name).unwrap();
+        name
     }
 
     /// A namespace that lives as long as the test.
@@ -242,6 +278,32 @@ mod tests {
         // The old sandbox's end comes late.
         ledger.remove("old").unwrap();
         assert!(ledger.get("new").is_some());
+    }
+
+    #[test]
+    fn a_pod_whose_namesake_still_runs_has_to_wait_for_its_end() {
+        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let netns = namespace_in(elsewhere.path());
+        let first = with_uid("u1", record("c1", "a", netns.to_str().unwrap()));
+        let second = with_uid("u2", record("c2", "a", ALIVE));
+        Ledger::open(directory.path()).unwrap().put(first.clone(), &file(&first)).unwrap();
+        // The next agent knows the UID, too.
+        let mut ledger = Ledger::open(directory.path()).unwrap();
+        let told = ledger.put(second.clone(), &file(&second)).unwrap_err().to_string();
+        assert!(told.contains("UID u1") && told.contains("try again"), "{told}");
+        // The runtime removes the sandbox that was refused.
+        ledger.remove("c2").unwrap();
+        assert_eq!((ledger.get("c1"), names(directory.path())), (Some(&first), vec!["c1.json".to_string()]));
+        // Another sandbox of the first pod is no other pod.
+        let again = with_uid("u1", record("c3", "a", netns.to_str().unwrap()));
+        ledger.put(again.clone(), &file(&again)).unwrap();
+        assert_eq!(names(directory.path()), ["c3.json"]);
+        std::fs::remove_file(netns).unwrap();
+        ledger.put(second.clone(), &file(&second)).unwrap();
+        assert_eq!(names(directory.path()), ["c2.json"]);
+        // The first pod's end is said late.
+        ledger.remove("c3").unwrap();
+        assert_eq!((ledger.get("c2"), names(directory.path())), (Some(&second), vec!["c2.json".to_string()]));
     }
 
     #[test]

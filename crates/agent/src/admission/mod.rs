@@ -28,7 +28,7 @@ use sidestep_agent_api::{Admission, Admitted, Answer, Applicant, Attachment, Que
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +56,8 @@ pub enum StartError {
 
 pub struct Admissions {
     ledger: Mutex<Ledger>,
+    /// The node's directory of network namespaces, which is at /run/netns here.
+    host_netns: PathBuf,
     pods: PodReader,
     inbox: Sender<Message>,
     /// Requests that are being answered.
@@ -84,10 +86,15 @@ impl Turn {
 }
 
 impl Admissions {
-    pub fn new(directory: &Path, cluster: Cluster, inbox: Sender<Message>) -> Result<Admissions, StartError> {
+    pub fn new(
+        directory: &Path,
+        host_netns: &Path,
+        cluster: Cluster,
+        inbox: Sender<Message>,
+    ) -> Result<Admissions, StartError> {
         let ledger = Mutex::new(Ledger::open(directory)?);
         let pods = PodReader::new(cluster).map_err(StartError::Runtime)?;
-        Ok(Admissions { ledger, pods, inbox, requests: AtomicUsize::new(0) })
+        Ok(Admissions { ledger, host_netns: host_netns.into(), pods, inbox, requests: AtomicUsize::new(0) })
     }
 
     /// The error: too many requests are being answered.
@@ -153,7 +160,7 @@ impl Admissions {
             // A further interface of the pod.
             return self.verify(&attachment).map(|_| Admitted { uncaptured });
         }
-        let record = Record { attachment, pod: capture.name.clone(), netns };
+        let record = Record { attachment, pod: capture.name.clone(), uid: capture.uid.clone(), netns };
         self.ledger().put(record, &text).map_err(|error| refused(&error))?;
         match self.wait(capture, until) {
             Ok(_) => Ok(Admitted { uncaptured }),
@@ -168,7 +175,7 @@ impl Admissions {
     fn document(&self, applicant: &Applicant, until: Instant) -> Result<Document, AdmissionError> {
         let name = Name::new(&applicant.namespace, &applicant.name);
         let pod = self.pods.read(&name, until.saturating_duration_since(Instant::now()))?;
-        Document::new(applicant, &pod)
+        Document::new(applicant, &pod, &self.host_netns)
     }
 
     /// Whether the container is admitted by another of its interfaces.

@@ -193,7 +193,7 @@ impl CaptureController<'_> {
                     self.namespaces.by_number(number).and_then(|cookie| self.namespaces.get(cookie)?.owner().cloned());
                 owner.into_iter().for_each(|name| self.visit_soon(&name, SWARM));
             }
-            Order::Ended(number) => self.namespaces.by_number(number).into_iter().for_each(|cookie| self.end(cookie)),
+            Order::Ended(number) => self.end_of(number),
             Order::Lost => self.look_at_all(),
             Order::Blinded(why) => {
                 tracing::error!("{}", chain(&why));
@@ -280,7 +280,22 @@ impl CaptureController<'_> {
         self.bypasses_stale = true;
     }
 
-    fn end(&mut self, cookie: u64) {
+    /// The namespace that had this number has ended. It need not be the one that has the number now: numbers are given out again
+    /// before the end of the first one is heard here.
+    fn end_of(&mut self, number: i32) {
+        let holder = self.namespaces.by_number(number);
+        holder.filter(|cookie| !self.is_alive(*cookie)).into_iter().for_each(|cookie| self.end(cookie));
+    }
+
+    /// Whether the namespace certainly lives. Its program says so, if it has one; else a document that still names it.
+    fn is_alive(&self, cookie: u64) -> bool {
+        let has_program = self.captures.as_ref().is_some_and(|captures| captures.is_alive(cookie));
+        let claims = self.namespaces.get(cookie).into_iter().flat_map(|namespace| namespace.claims());
+        let mut pods = claims.filter_map(|name| self.pods.get(name));
+        has_program || pods.any(|pod| identity::cookie_at(&pod.path) == Some(cookie))
+    }
+
+    pub fn end(&mut self, cookie: u64) {
         let was_captured = self.namespaces.get(cookie).is_some_and(|namespace| namespace.applied.is_some());
         self.ended += u64::from(was_captured);
         for name in self.namespaces.remove(cookie) {
@@ -337,3 +352,6 @@ impl CaptureController<'_> {
         Ok(self.captures.as_mut().expect("it was just opened"))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use super::Order;
 use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::fs::{OFlags, fstatfs};
+use sidestep_ebpf::netns::cookie_of;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -59,6 +60,12 @@ fn is_absence(error: &io::Error) -> bool {
 /// The namespace that has this name now.
 pub fn named(path: &Path) -> Option<Identity> {
     std::fs::metadata(path).ok().map(|found| identity(&found))
+}
+
+/// The cookie of the namespace that has this name now: unlike its identity, no later namespace gets it.
+pub fn cookie_at(path: &Path) -> Option<u64> {
+    let opened = Opened::open(path).ok()??;
+    cookie_of(&opened.path()).ok()
 }
 
 fn is_about_names(kind: EventKind) -> bool {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// A network namespace that is captured, or is to be.
 #[derive(Default)]
 pub struct CapturedNamespace {
-    /// The number by which rtnetlink reports its changes.
-    pub number: i32,
+    /// The number by which rtnetlink reports its changes, which ends with the namespace. None: it has none.
+    number: Option<i32>,
     /// The documents that name it.
     claims: BTreeSet<Name>,
     /// The document that named it last, if none does now: it stays captured until it ends, or until that document is removed.
@@ -47,6 +47,15 @@ pub struct Namespaces {
     of: HashMap<Name, BTreeSet<u64>>,
 }
 
+/// What a claim means for others.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The other documents that name the namespace, if the claim is new: they must be visited.
+    pub others: Vec<Name>,
+    /// The namespace that had the number before. It has ended: the kernel gives no other one its number before that.
+    pub displaced: Option<u64>,
+}
+
 /// What must be done about a namespace that has lost a document.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Orphaned {
@@ -77,18 +86,19 @@ impl Namespaces {
         self.namespaces.keys().copied().collect()
     }
 
-    /// The document names this namespace. If that is new, returns the other documents that do so, which must be visited.
-    pub fn claim(&mut self, name: &Name, cookie: u64, number: i32) -> Vec<Name> {
+    /// The document names this namespace.
+    pub fn claim(&mut self, name: &Name, cookie: u64, number: Option<i32>) -> Claimed {
         let namespace = self.namespaces.entry(cookie).or_default();
-        namespace.number = number;
+        namespace.number = number.or(namespace.number);
         namespace.orphan_of = None;
-        self.by_number.insert(number, cookie);
+        let before = number.and_then(|number| self.by_number.insert(number, cookie));
         self.of.entry(name.clone()).or_default().insert(cookie);
-        if namespace.claims.insert(name.clone()) {
+        let others = if namespace.claims.insert(name.clone()) {
             namespace.claims.iter().filter(|other| *other != name).cloned().collect()
         } else {
             Vec::new()
-        }
+        };
+        Claimed { others, displaced: before.filter(|before| *before != cookie) }
     }
 
     /// The document no longer names this namespace. If no other one does, it stays captured, as an orphan of this document.
@@ -136,8 +146,8 @@ impl Namespaces {
     pub fn remove(&mut self, cookie: u64) -> Vec<Name> {
         let Some(namespace) = self.namespaces.remove(&cookie) else { return Vec::new() };
         // A newer namespace may have got the number.
-        if self.by_number(namespace.number) == Some(cookie) {
-            self.by_number.remove(&namespace.number);
+        if let Some(number) = namespace.number.filter(|number| self.by_number(*number) == Some(cookie)) {
+            self.by_number.remove(&number);
         }
         for name in namespace.claims.iter().chain(&namespace.orphan_of) {
             self.unlink(name, cookie);
@@ -150,6 +160,8 @@ impl Namespaces {
 mod tests {
     use super::*;
 
+    const TEN: Option<i32> = Some(10);
+
     fn name(text: &str) -> Name {
         Name::new("default", text)
     }
@@ -158,9 +170,9 @@ mod tests {
     fn of_two_files_the_first_counts_whichever_came_first() {
         let mut namespaces = Namespaces::default();
         let (a, b) = (name("a"), name("b"));
-        assert!(namespaces.claim(&b, 1, 10).is_empty());
-        assert_eq!(namespaces.claim(&a, 1, 10), std::slice::from_ref(&b));
-        assert!(namespaces.claim(&a, 1, 10).is_empty(), "no news");
+        assert!(namespaces.claim(&b, 1, TEN).others.is_empty());
+        assert_eq!(namespaces.claim(&a, 1, TEN).others, std::slice::from_ref(&b));
+        assert!(namespaces.claim(&a, 1, TEN).others.is_empty(), "no news");
         assert_eq!(namespaces.get(1).unwrap().owner(), Some(&a));
         assert_eq!(namespaces.release(&a), [Orphaned::Others(1, vec![b.clone()])]);
         assert_eq!(namespaces.get(1).unwrap().owner(), Some(&b));
@@ -172,23 +184,23 @@ mod tests {
     fn a_namespace_that_lost_its_name_stays_until_the_file_goes() {
         let mut namespaces = Namespaces::default();
         let (a, b) = (name("a"), name("b"));
-        namespaces.claim(&a, 1, 10);
+        namespaces.claim(&a, 1, TEN);
         assert_eq!(namespaces.abandon(&a, 1), None);
-        namespaces.claim(&a, 2, 11);
+        namespaces.claim(&a, 2, Some(11));
         assert_eq!(namespaces.cookies(), BTreeSet::from([1, 2]));
         assert_eq!(namespaces.release(&a), [Orphaned::Nobody(1), Orphaned::Nobody(2)]);
         // When another document names an orphan, it belongs to that one.
-        namespaces.claim(&a, 1, 10);
-        namespaces.claim(&b, 1, 10);
+        namespaces.claim(&a, 1, TEN);
+        namespaces.claim(&b, 1, TEN);
         assert_eq!(namespaces.abandon(&a, 1), Some(Orphaned::Others(1, vec![b.clone()])));
         assert_eq!(namespaces.release(&a), []);
         assert_eq!(namespaces.release(&b), [Orphaned::Nobody(1)]);
         // The namespace ends.
-        namespaces.claim(&a, 1, 10);
+        namespaces.claim(&a, 1, TEN);
         namespaces.abandon(&a, 1);
         assert_eq!(namespaces.remove(1), []);
         assert_eq!(namespaces.release(&a), []);
-        namespaces.claim(&a, 1, 10);
+        namespaces.claim(&a, 1, TEN);
         assert_eq!(namespaces.remove(1), std::slice::from_ref(&a));
         assert!(namespaces.of.is_empty() && namespaces.by_number.is_empty());
     }
@@ -196,11 +208,27 @@ mod tests {
     #[test]
     fn a_number_that_another_namespace_has_got_stays_with_that_one() {
         let mut namespaces = Namespaces::default();
-        namespaces.claim(&name("a"), 1, 10);
-        namespaces.claim(&name("b"), 2, 10);
+        assert_eq!(namespaces.claim(&name("a"), 1, TEN).displaced, None);
+        assert_eq!(namespaces.claim(&name("a"), 1, TEN).displaced, None, "it has the number itself");
+        assert_eq!(namespaces.claim(&name("b"), 2, TEN).displaced, Some(1));
         namespaces.remove(1);
         assert_eq!(namespaces.by_number(10), Some(2));
+        assert_eq!(namespaces.claim(&name("b"), 2, TEN).displaced, None, "that was said once");
         namespaces.remove(2);
+        assert!(namespaces.by_number.is_empty());
+    }
+
+    #[test]
+    fn namespaces_without_a_number_do_not_displace_each_other() {
+        let mut namespaces = Namespaces::default();
+        for (cookie, text) in [(1, "a"), (2, "b")] {
+            assert_eq!(namespaces.claim(&name(text), cookie, None).displaced, None);
+        }
+        assert_eq!(namespaces.cookies(), BTreeSet::from([1, 2]));
+        // A number that is known once stays known.
+        namespaces.claim(&name("a"), 1, TEN);
+        namespaces.claim(&name("a"), 1, None);
+        namespaces.remove(1);
         assert!(namespaces.by_number.is_empty());
     }
 }

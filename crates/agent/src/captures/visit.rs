@@ -91,8 +91,8 @@ impl CaptureController<'_> {
         };
         pod.is_obscure = true;
         let held = opened.path();
-        let number = changes::number(&held).map_err(of_file);
-        let number = number.or_else(|error| if self.blind.is_some() { Ok(-1) } else { Err(error) })?;
+        let number = changes::number(&held).map(Some).map_err(of_file);
+        let number = number.or_else(|error| if self.blind.is_some() { Ok(None) } else { Err(error) })?;
         let (cookie, network) = pod_network::read_named(&held).map_err(|error| error.known_as(&held, &path))?;
         self.pods.get_mut(name).expect("a visited pod is wanted").is_obscure = false;
         if cookie == self.node {
@@ -100,9 +100,7 @@ impl CaptureController<'_> {
             return Err(VisitError::OfNode(path));
         }
         self.now_at(name, Some((opened.identity, cookie)));
-        for other in self.namespaces.claim(name, cookie, number) {
-            self.visit_soon(&other, Duration::ZERO);
-        }
+        self.claim(name, cookie, number);
         let namespace = self.namespaces.get(cookie).expect("the visited namespace is claimed");
         if let Some(owner) = namespace.owner().filter(|owner| *owner != name) {
             let what = "is for the same namespace: of several files the first by name counts, and this is another one";
@@ -127,6 +125,14 @@ impl CaptureController<'_> {
         let complaints = complaints.chain(self.blind.as_ref().map(|why| chain(why).to_string())).collect();
         self.namespaces.get_mut(cookie).expect("the visited namespace is claimed").applied = Some(capture);
         Ok(complaints)
+    }
+
+    /// Notes that this namespace is the document's concern.
+    pub fn claim(&mut self, name: &Name, cookie: u64, number: Option<i32>) {
+        let claimed = self.namespaces.claim(name, cookie, number);
+        // The kernel's report of that end may come late: it then finds this namespace under the number, and ends nothing.
+        claimed.displaced.into_iter().for_each(|ended| self.end(ended));
+        claimed.others.iter().for_each(|other| self.visit_soon(other, Duration::ZERO));
     }
 
     /// Notes which namespace the document names now. A namespace that has lost its name stays captured, unless the document

@@ -58,6 +58,16 @@ fn pods_are_admitted_only_with_an_api_server_and_in_a_directory_of_their_own() {
 }
 
 #[test]
+fn the_nodes_directory_of_network_namespaces_is_that_of_ip_netns_unless_it_is_named() {
+    let own = ["--in-cluster", "--admissions", "/a"];
+    let settings = of(&own).unwrap();
+    assert_eq!(settings.host_netns, Path::new("/run/netns"));
+    let other = of(&[&own[..], &["--host-netns", "/data/netns"]].concat()).unwrap();
+    assert_eq!(other.host_netns, Path::new("/data/netns"));
+    assert_eq!(settings.fixed_differences(&other), ["host-netns"]);
+}
+
+#[test]
 fn what_needs_an_api_server_is_refused_without_one() {
     let settings = of(&["--in-cluster", "--rings-namespaces", "/r/namespaces"]).unwrap();
     assert_eq!(settings.rings_namespaces.as_deref(), Some(Path::new("/r/namespaces")));

@@ -1,5 +1,7 @@
 //! Pods that are admitted as the CNI plugin asks for it: captured and under their policies from their first connection on.
 
+mod namesakes;
+
 use crate::agent::{Node, median};
 use crate::api_server::{PODS, PORT, Server, World};
 use crate::policy::world::{ONLY_WEB, call, is_refused};
@@ -218,6 +220,18 @@ fn what_cannot_be_admitted_is_refused_and_leaves_nothing() {
     cluster.meshed("web", json!({}));
     let request = Question::Admission(Admission::Admit(applicant("web", &pod)));
     cluster.node.wait(|node| node.ask(request.clone()).is_ok());
+}
+
+/// The runtime names the namespace by a directory of the node that the agent, in its container, has elsewhere.
+#[test]
+fn a_pods_namespace_is_found_where_the_node_keeps_it() {
+    let mut cluster = Cluster::new(&["--host-netns", "/elsewhere/netns"]);
+    let pod = cluster.node.routed();
+    cluster.meshed("web", json!({}));
+    let netns = PathBuf::from("/elsewhere/netns").join(pod.namespace.name());
+    let admitted = cluster.request(Admission::Admit(Applicant { netns, ..applicant("web", &pod) }));
+    assert!(matches!(admitted, Ok(Answer::Admitted(Admitted { uncaptured: None }))), "{admitted:?}");
+    cluster.request(Admission::Verify(attachment("web"))).unwrap();
 }
 
 /// A request that waits, here for a namespace that never comes, delays nobody else.

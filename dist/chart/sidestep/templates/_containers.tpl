@@ -14,6 +14,7 @@
     {{- end }}
     {{- if .Values.cni.enabled }}
     - --admissions={{ .Values.hostPaths.run }}/admissions
+    - --host-netns={{ .Values.hostPaths.netns }}
     {{- end }}
     {{- if and .Values.cni.enabled .Values.cni.repair }}
     - --repair={{ .Values.cni.repair }}
