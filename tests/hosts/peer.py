@@ -3,7 +3,7 @@
 
   peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE] [--times N]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
-              [--keepalive SECONDS [--rest SECONDS | --gone]]
+              [--sizes N,N,...] [--keepalive SECONDS [--rest SECONDS | --gone]]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
 all connections together took, and that the `slowest` exchange of each took.
@@ -109,7 +109,7 @@ class Client:
     def exchanges(self, connection, chosen, number):
         for round_number in range(self.args.rounds):
             began = time.monotonic()
-            self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
+            self.exchange(connection, chosen.randbytes(chosen.choice(self.args.sizes)), f"{number}.{round_number}")
             self.slowest[number] = max(self.slowest.get(number, 0), time.monotonic() - began)
             time.sleep(self.args.pause / 1000)
 
@@ -178,6 +178,7 @@ def main():
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sizes", type=lambda text: [*map(int, text.split(","))], default=SIZES, help="of messages, in bytes")
     parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")
     parser.add_argument("--bulk", type=int, default=0, help="then so many messages, each with an answer of 40,000 bytes")
     parser.add_argument("--times", type=int, default=1, help="how many times an answer has what was sent")

@@ -2,6 +2,7 @@
 //! plugin changes a container before it is created, the admission webhook a pod before it is stored.
 #![forbid(unsafe_code)]
 
+mod counts;
 mod enrolment;
 mod mounts;
 mod outcome;
@@ -9,6 +10,7 @@ mod place;
 mod preload;
 mod reason;
 
+pub use counts::Outcomes;
 pub use enrolment::{Enrolment, Pod, enrolment};
 pub use mounts::conflict;
 pub use outcome::Outcome;

@@ -1,27 +1,19 @@
 //! Counts, in the text format of OpenMetrics.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use sidestep_injection::Outcome;
+use sidestep_injection::{Outcome, Outcomes};
 use std::sync::Arc;
 use std::time::Duration;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    outcome: &'static str,
-    reason: &'static str,
-}
 
 /// All counts. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
-    containers: Family<Labels, Counter>,
+    containers: Outcomes,
     connected: Gauge,
     connections: Counter,
     requests: Histogram,
@@ -31,12 +23,11 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let (containers, connected, connections) = (Family::default(), Gauge::default(), Counter::default());
-        let lost = Counter::default();
+        let (connected, connections, lost) = (Gauge::default(), Counter::default(), Counter::default());
         // The runtime waits 2 s.
         let requests = Histogram::new([0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0]);
         let mut registry = Registry::with_prefix("sidestep_nri");
-        registry.register("containers", "Containers of enrolled pods, by what became of them", containers.clone());
+        let containers = Outcomes::in_registry(&mut registry);
         registry.register("connected", "Whether the runtime has accepted the plugin", connected.clone());
         registry.register("connections", "Connections to the runtime that it has accepted", connections.clone());
         let help = "Time in which the runtime's requests were answered";
@@ -50,8 +41,7 @@ impl Default for Metrics {
 impl Metrics {
     /// One more container.
     pub fn count(&self, outcome: Outcome) {
-        let reason = outcome.reason().map_or("", |reason| reason.name());
-        self.containers.get_or_create(&Labels { outcome: outcome.name(), reason }).inc();
+        self.containers.count(outcome);
     }
 
     /// The runtime has accepted the plugin, or the connection has ended.

@@ -25,6 +25,8 @@ pub mod istio_rules;
 mod namespace;
 pub mod program;
 pub mod rerun;
+#[cfg(feature = "tables")]
+pub mod tables;
 
 pub use cgroup::{Cgroup, Nested};
 pub use namespace::{Namespace, enter, enter_new, run_in};

@@ -1,31 +1,23 @@
 //! Counts, in the text format of OpenMetrics, and health over HTTP.
 
 use crate::nodes::Nodes;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use sidestep_http::{Answer, Page, Server};
-use sidestep_injection::Outcome;
+use sidestep_injection::{Outcome, Outcomes};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    outcome: &'static str,
-    reason: &'static str,
-}
-
 /// All counts. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
-    containers: Family<Labels, Counter>,
+    containers: Outcomes,
     refused: Counter,
     requests: Histogram,
     nodes: Gauge,
@@ -35,12 +27,11 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let (containers, refused) = (Family::default(), Counter::default());
-        let (nodes, with_library) = (Gauge::default(), Gauge::default());
+        let (refused, nodes, with_library) = (Counter::default(), Gauge::default(), Gauge::default());
         // The API server waits 3 s.
         let requests = Histogram::new([0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 3.0]);
         let mut registry = Registry::with_prefix("sidestep_webhook");
-        registry.register("containers", "Containers of enrolled pods, by what became of them", containers.clone());
+        let containers = Outcomes::in_registry(&mut registry);
         registry.register("refused", "Requests that are none of an API server", refused.clone());
         let help = "Time in which requests of the API server were answered";
         registry.register_with_unit("request", help, Unit::Seconds, requests.clone());
@@ -54,8 +45,7 @@ impl Default for Metrics {
 impl Metrics {
     /// One more container.
     pub fn count(&self, outcome: Outcome) {
-        let reason = outcome.reason().map_or("", |reason| reason.name());
-        self.containers.get_or_create(&Labels { outcome: outcome.name(), reason }).inc();
+        self.containers.count(outcome);
     }
 
     /// A request has an answer.

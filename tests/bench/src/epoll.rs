@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 pub struct Epoll {
     fd: OwnedFd,
@@ -31,10 +32,16 @@ impl Epoll {
 
     /// Waits without limit; the keys of what is ready.
     pub fn wait(&mut self) -> Result<impl Iterator<Item = u64> + '_, String> {
+        self.wait_for(None)
+    }
+
+    /// Waits for so long at most, in whole milliseconds; the keys of what is ready.
+    pub fn wait_for(&mut self, time: Option<Duration>) -> Result<impl Iterator<Item = u64> + '_, String> {
+        let milliseconds = time.map_or(-1, |time| i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX));
         loop {
             let (at, room) = (self.events.as_mut_ptr(), self.events.len() as i32);
             // SAFETY: `at` points to `room` events that live as long as `self`.
-            let ready = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), at, room, -1) };
+            let ready = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), at, room, milliseconds) };
             if let Ok(ready) = usize::try_from(ready) {
                 return Ok(self.events[..ready].iter().map(|event| event.u64));
             }

@@ -1,30 +1,14 @@
 //! Pods and their client, as the lab starts them, on the loopback.
 
+use crate::process::{Running, bench};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn bench(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sidestep-bench"));
-    command.args(words);
-    command
-}
+use std::process::Stdio;
 
 /// Returns when it says that it is ready.
 fn start(words: &[&str]) -> Running {
     let mut running = Running(bench(words).stdout(Stdio::piped()).spawn().expect("it starts"));
-    let mut line = String::new();
-    BufReader::new(running.0.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
-    assert_eq!(line, "ready\n");
+    running.wait_until_ready();
     running
 }
 

@@ -10,7 +10,6 @@ mod changes;
 mod citizen;
 mod cluster;
 mod ends;
-mod full;
 mod places;
 mod pods;
 mod policy;

@@ -4,15 +4,13 @@ use crate::node::Node;
 use crate::policy::probe::Family;
 use crate::policy::world::{PORTS, World};
 use crate::sockets::{PATIENCE, at, dial, until};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::net::sockopt;
-use sidestep_ebpf::layout::VERSION;
 use sidestep_ebpf::watch::{Between, Counted, Side, Watch, by_service};
 use sidestep_mesh::address::Protocol::Tcp;
 use sidestep_mesh::object::Name;
+use sidestep_testkit::tables::{Filler, table};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::time::Duration;
 
 struct Observed {
@@ -175,22 +173,12 @@ fn without_the_switch_nothing_is_counted() {
     assert!(watch.read().unwrap().is_empty());
 }
 
-/// Fills the table with pairs that do not exist.
-fn fill_up(pins: &Path) {
-    let map = MapHandle::from_pinned_path(pins.join(format!("services/maps-{VERSION}/relations"))).unwrap();
-    let nothing = vec![0; map.value_size() as usize];
-    for number in 0..map.max_entries() {
-        let key: Vec<u8> = [number, u32::MAX, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();
-        map.update(&key, &nothing, MapFlags::ANY).unwrap();
-    }
-}
-
 #[test]
 fn what_does_not_fit_is_counted_as_such() {
     let mut o = Observed::new();
     o.evaluate("web");
     let to = o.world.place(&o.db, Family::V4, PORTS[0]);
-    fill_up(&o.world.node.options.pins);
+    let _filler = Filler::new(table(&o.world.node.options.pins, "relations"));
     o.world.call(&o.web, to, Tcp);
     assert!(o.world.node.reason("not-watched") > 0);
     o.watch.remove(|_| true).unwrap();

@@ -1,10 +1,10 @@
 //! Failures, and programs of others.
 
 use crate::agent::Node;
-use crate::full::{Full, table};
 use crate::yaml;
 use libbpf_rs::{Link, ObjectBuilder};
 use sidestep_testkit::greeter::{Greeter, INBOUND, OUTBOUND, PROXY, ROOT, greeted};
+use sidestep_testkit::tables::{Filler, table};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ fn a_pod_for_which_there_is_no_room_is_captured_when_there_is() {
     let _proxies = pods.each_ref().map(Greeter::proxy);
     node.captured("a", &pods[0]);
     node.wait(|node| node.is_captured("a") && node.check().is_well());
-    let full = Full::new(table(&node, "pods"));
+    let filler = Filler::new(table(&node.pins(), "pods"));
     node.captured("b", &pods[1]);
     let trouble = |node: &Node| node.capture("b").map(|b| b.troubles.join("; ")).unwrap_or_default();
     node.wait(|node| trouble(node).contains("map pods: put: the table is full, it has room for 32768 entries"));
@@ -29,7 +29,7 @@ fn a_pod_for_which_there_is_no_room_is_captured_when_there_is() {
     // A change of a captured pod's rules needs no room.
     node.file("a.yaml", &yaml::annotated("a", pods[0].namespace.name(), "excludeInboundPorts", "9999"));
     node.wait(|_| inbound(0).is_err());
-    drop(full);
+    drop(filler);
     node.wait(|node| node.is_captured("b") && inbound(1).is_ok());
     node.wait(|node| node.check().is_well());
 }
@@ -42,13 +42,13 @@ fn rules_for_which_there_is_no_room_come_into_force_when_there_is() {
     node.captured("a", &pod);
     node.wait(|node| node.is_captured("a") && node.check().is_well());
     let met = || greeted(&pod, ROOT, SocketAddr::new(other.v4, 8080)).unwrap().listener;
-    let full = Full::new(table(&node, "sets"));
+    let filler = Filler::new(table(&node.pins(), "sets"));
     node.file("a.yaml", &yaml::annotated("a", pod.namespace.name(), "excludeOutboundPorts", "8080"));
     let trouble = |node: &Node| node.capture("a").map(|a| a.troubles.join("; ")).unwrap_or_default();
     node.wait(|node| trouble(node).contains("map sets: put 6 entries: the table is full"));
     // Until then the old rules hold.
     assert!(node.is_captured("a") && met() == OUTBOUND);
-    drop(full);
+    drop(filler);
     node.wait(|node| node.check().is_well());
     assert_eq!(met(), 8080);
 }
@@ -61,13 +61,13 @@ fn what_cannot_be_told_to_the_proxy_is_refused_and_never_let_past() {
     node.captured("a", &pod);
     node.wait(|node| node.is_captured("a"));
     let to = SocketAddr::new(other.v4, 8080);
-    let full = Full::new(table(&node, "pending"));
+    let filler = Filler::new(table(&node.pins(), "pending"));
     let refused = greeted(&pod, ROOT, to).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset), "{refused}");
     assert_eq!(greeted(&pod, PROXY, to).unwrap().listener, 8080);
     let count = node.captures().reasons.into_iter().find(|count| count.reason == "orig-dst-not-stored").unwrap().count;
     assert!(count >= 1);
-    drop(full);
+    drop(filler);
     assert_eq!(greeted(&pod, ROOT, to).unwrap().listener, OUTBOUND);
 }
 

@@ -1,11 +1,11 @@
 //! The bypass of the proxies of two pods.
 
 use crate::agent::{Node, VIP, at};
-use crate::full::{Full, table};
 use crate::yaml;
 use sidestep_agent_api::{Caller, Protocol, Question, Verdict};
 use sidestep_testkit::Pod;
 use sidestep_testkit::greeter::{Greeter, INBOUND, OUTBOUND, PROXY, ROOT, greeted};
+use sidestep_testkit::tables::{Filler, table};
 use std::net::SocketAddr;
 use std::process::{Child, Command};
 
@@ -138,7 +138,7 @@ fn while_the_tables_have_no_room_for_those_that_require_their_proxy_nobody_is_le
     };
     node.wait(|node| node.check().is_well() && forwarded() == INBOUND);
     node.kill();
-    let _full = Full::new(table(node, "identities"));
+    let _filler = Filler::new(table(&node.pins(), "identities"));
     node.start();
     never_around_until(node, &|node| node.log().contains("map identities: put"));
     // The agent removes what is of no pod, and tries again.

@@ -1,10 +1,11 @@
 //! UDP, fragments and ICMP errors.
 
-use super::world::{CLIENT, INSIDE, World, frontends};
-use crate::sockets::{ask, echo, patient, socket, socket6};
+use super::world::{CLIENT, INSIDE, NODE, NODE_PORT, World, frontends};
+use crate::sockets::{ask, at, echo, patient, socket, socket6};
 use sidestep_mesh::address::Protocol::Udp;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
+use std::process::Command;
 
 #[test]
 fn datagrams_are_answered_from_the_address_that_was_asked() {
@@ -92,4 +93,32 @@ fn a_conversation_does_not_take_another_backend_for_its_own() {
     node.reconciler.collect_garbage(&mut node.maps, 2_000_000_000).unwrap();
     world.service(Udp, &[(&pods[1], "node")], |_| {});
     assert_eq!(ask(&client, to), (pods[1].v4, to));
+}
+
+/// The node may masquerade a pod's own flow at a port that is a NodePort as well.
+#[test]
+fn an_answer_to_a_masqueraded_flow_is_no_datagram_of_a_client() {
+    let mut world = World::new();
+    let (caller, backend) = (world.pod(), world.pod());
+    let _echo = echo(&backend, 8080);
+    world.service(Udp, &[(&backend, "node")], |_| {});
+    world.node.testbed.node.run(|| {
+        let chain = "add table inet cni; add chain inet cni post { type nat hook postrouting priority 100; }";
+        let rule = format!("add rule inet cni post oifname ext0 udp dport 9999 masquerade to :{NODE_PORT}");
+        assert!(Command::new("nft").arg(format!("{chain}; {rule}")).status().unwrap().success());
+    });
+    for family in [0, 1] {
+        let to = at(CLIENT[family], 9999);
+        let server = world.outside.run(|| patient(UdpSocket::bind(to).unwrap()));
+        let client = caller.namespace.run(|| if family == 0 { socket() } else { socket6() });
+        for _ in 0..3 {
+            let mut found = [0; 8];
+            client.send_to(b"?", to).unwrap();
+            let (_, masqueraded) = server.recv_from(&mut found).unwrap();
+            assert_eq!(masqueraded, at(NODE[family], NODE_PORT));
+            server.send_to(b"!", masqueraded).unwrap();
+            let (length, from) = client.recv_from(&mut found).unwrap();
+            assert_eq!((&found[..length], from), (&b"!"[..], to));
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 use super::world::{NODE, NODE_PORT, World, call, witness};
 use crate::sockets::at;
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::MapCore;
 use rustix::net::{AddressFamily, Protocol, RawProtocol, SocketType, sendto, socket};
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
+use sidestep_testkit::tables::table;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
@@ -63,9 +64,7 @@ fn checksum(from_addresses_on: &[u8], protocol: u16) -> u16 {
 }
 
 fn entries(world: &World, name: &str) -> usize {
-    let pins = std::fs::read_dir(world.node.options.pins.join("services")).unwrap();
-    let path = pins.map(|entry| entry.unwrap().path().join(name)).find(|path| path.exists());
-    MapHandle::from_pinned_path(path.unwrap()).unwrap().keys().count()
+    table(&world.node.options.pins, name).keys().count()
 }
 
 /// The tables are bounded, and neither they nor the half-open connections keep others from being served.

@@ -2,14 +2,14 @@
 
 use super::probe::{Family, Seen, call};
 use super::world::{PORTS, World};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sidestep_ebpf::layout::VERSION;
+use libbpf_rs::MapCore;
 use sidestep_ebpf::policy::Policies;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::policy::identity::Identities;
 use sidestep_mesh::policy::plan::Known;
+use sidestep_testkit::tables::{Filler, table};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -134,36 +134,26 @@ fn a_new_agent_takes_over_without_a_gap() {
     assert_eq!(world.call(&stranger, to, Tcp), Seen::Reached);
 }
 
-/// Room for one more identity.
-fn almost_full(table: &MapHandle) -> Vec<u8> {
-    let (key, value) = (table.key_size() as usize, table.value_size() as usize);
-    let count = table.max_entries() as usize - table.keys().count() - 1;
-    let unique = |number: usize| [vec![0xee; key - 4], (number as u32).to_ne_bytes().to_vec()].concat();
-    let keys: Vec<u8> = (0..count).flat_map(unique).collect();
-    table.update_batch(&keys, &vec![0; value * count], count as u32, MapFlags::ANY, MapFlags::ANY).unwrap();
-    keys
-}
-
 #[test]
 fn identities_that_were_written_in_part_are_removed_with_their_pods() {
     let mut world = World::new();
-    let pins = world.node.options.pins.join(format!("services/maps-{VERSION}/identities"));
-    let table = MapHandle::from_pinned_path(pins).unwrap();
-    let before = table.keys().count();
+    let pins = world.node.options.pins.clone();
+    let identities = || table(&pins, "identities");
+    let count = || identities().keys().count();
+    let before = count();
     let known = |requires_proxy| Known { identity: 7, requires_proxy };
     let at = |ip: &str| ip.parse::<IpAddr>().unwrap().into();
     let wanted: BTreeMap<Address, Known> =
         [(at("10.9.0.1"), known(false)), (at("10.9.0.2"), known(true)), (at("10.9.0.3"), known(true))].into();
-    let filler = almost_full(&table);
+    let filler = Filler::leaving(identities(), 1);
     let error = world.policies.write_identities(&wanted).unwrap_err();
     assert!(chain(&error).to_string().contains("addresses"), "{}", chain(&error));
     assert!(!world.policies.knows_who_requires_its_proxy(&wanted));
-    let count = filler.len() / table.key_size() as usize;
-    table.delete_batch(&filler, count as u32, MapFlags::ANY, MapFlags::ANY).unwrap();
-    assert_eq!(table.keys().count(), before + 1, "one of them has found room");
+    drop(filler);
+    assert_eq!(count(), before + 1, "one of them has found room");
     world.policies.write_identities(&BTreeMap::new()).unwrap();
-    assert_eq!(table.keys().count(), before);
+    assert_eq!(count(), before);
     world.policies.write_identities(&wanted).unwrap();
     assert!(world.policies.knows_who_requires_its_proxy(&wanted));
-    assert_eq!(table.keys().count(), before + 3);
+    assert_eq!(count(), before + 3);
 }

@@ -1,0 +1,5 @@
+//! All integration tests of this crate, linked once.
+
+mod cluster;
+mod idle;
+mod process;
