@@ -2,8 +2,9 @@
 
 use crate::buffers::{Buffers, Grown};
 use crate::guard;
+use crate::intrusion::end_listening;
 use crate::kernel::{CallError, named};
-use crate::names::{Names, end_listening};
+use crate::names::Names;
 use crate::options;
 use crate::queues;
 use crate::repair::{self, Queue};

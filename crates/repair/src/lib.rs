@@ -46,6 +46,7 @@ mod examine;
 mod give_back;
 mod guard;
 mod info;
+mod intrusion;
 mod kernel;
 mod names;
 mod options;

@@ -1,19 +1,13 @@
-//! Whether a socket is still the connection that it was. The program has the socket, too, and may close its connection, connect it
-//! anew or make it a listener at any moment; while it is in repair mode, the kernel even makes it a connection without a handshake.
+//! The addresses of a connection, as its socket tells them.
 
-use crate::info::{ESTABLISHED, Info};
 use crate::kernel::{CallError, named};
-use crate::options;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketAddrAny, getpeername, getsockname, shutdown};
+use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// `TCP_LISTEN` of net/tcp_states.h.
-const LISTEN: u8 = 10;
-
-/// The addresses of both ends, as the socket tells them.
+/// The addresses of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// By getsockname(2).
@@ -30,27 +24,4 @@ impl Names {
         let remote = address("getpeername(2)", getpeername(fd).and_then(|peer| peer.ok_or(Errno::NOTCONN)))?;
         Ok(Names { local, remote })
     }
-
-    /// Whether the socket is an established connection with these names.
-    pub(crate) fn are_of(&self, fd: BorrowedFd) -> Result<bool, CallError> {
-        if Info::read(fd)?.state() != ESTABLISHED {
-            return Ok(false);
-        }
-        match Names::read(fd) {
-            Ok(found) => Ok(found == *self),
-            Err(error) if error.source == Errno::NOTCONN => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Whether the program has made the socket a listener, which leaves repair mode to nobody. If so, it listens no more: it may have begun
-/// while repair mode made the kernel ignore conflicts, at a port where another program listens.
-pub(crate) fn end_listening(fd: BorrowedFd) -> Result<bool, CallError> {
-    if Info::read(fd)?.state() != LISTEN {
-        return Ok(false);
-    }
-    options::SO_REUSEADDR.set(fd, 0)?;
-    named("shutdown(2)", shutdown(fd, Shutdown::Both))?;
-    Ok(true)
 }

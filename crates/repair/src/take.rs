@@ -5,6 +5,7 @@ use crate::give_back::abandon;
 use crate::guard;
 use crate::info::{Info, SACK, TIMESTAMPS};
 use crate::kernel::CallError;
+use crate::intrusion::is_still;
 use crate::names::Names;
 use crate::options;
 use crate::profile;
@@ -75,7 +76,7 @@ pub fn take_prepared(fd: impl AsFd, saved: Saved) -> Result<Taken, TakeError> {
 pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
     let fd = fd.as_fd();
     let is_on = repair::is_on(fd)?;
-    if is_on && !saved.names.are_of(fd)? {
+    if is_on && !is_still(fd, &saved.names)? {
         return abandon(fd);
     }
     guard::open(fd)?;
@@ -96,7 +97,7 @@ fn undone(fd: BorrowedFd, saved: Saved, error: TakeError) -> TakeError {
 fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
     saved.park(fd)?;
     let Names { local, remote } = saved.names;
-    if !saved.names.are_of(fd)? {
+    if !is_still(fd, &saved.names)? {
         return Err(CallError { call: "getpeername(2)", source: Errno::NOTCONN }.into());
     }
     // In repair mode, this is what the peer has announced.
