@@ -26,22 +26,21 @@ pub fn prepare() {
         return;
     }
     errno::keep(|| {
+        notice(); // a child made out of sight would give away its parent's bits
         wait::epoll::shared::before_fork();
         let place = arena::reserve_for_child();
         if let Some(p) = place {
             wait::epoll::shared::hold(p);
-            for_each_conn(|c| {
-                c.holders.fetch_or(1 << p, AcqRel);
-            });
+            for_each_conn(|_, index| arena::share_with_child(index, p));
         }
         thread::set_reserved(place);
     });
 }
 
-fn for_each_conn(mut each: impl FnMut(&'static arena::Conn)) {
-    fdtable::for_each(|_, kind| {
+fn for_each_conn(mut each: impl FnMut(i32, u32)) {
+    fdtable::for_each(|fd, kind| {
         if let Kind::Conn(index) = kind {
-            each(arena::conn(index));
+            each(fd, index);
         }
     });
 }
@@ -74,7 +73,13 @@ pub fn in_child() {
         if reserved.is_some() {
             // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
             let bit = place.map_or(0, |p| 1u64 << p);
-            fdtable::reset_in_child(|index| arena::conn(index).holders.load(Acquire) & bit != 0);
+            fdtable::reset_in_child(|index| arena::conn(index).holders.bits() & bit != 0);
+        } else {
+            for_each_conn(|fd, index| {
+                if !arena::hold_late(index) {
+                    fdtable::set(fd, Kind::Other);
+                }
+            });
         }
         if place.is_none() {
             wait::epoll::shared::hold_late();

@@ -126,40 +126,42 @@ pub fn leave_thread() {
     }
 }
 
-pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
+/// Makes the program's exec call, which returns only if it fails.
+pub fn execute<T>(native: impl FnOnce() -> T) -> T {
     exec::prepare();
+    let result = as_ignored(native);
+    exec::failed();
+    result
+}
+
+pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execv(path, argv) })
+    execute(|| unsafe { next::execv(path, argv) })
 }
 
 pub unsafe fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execve(path, argv, envp) })
+    execute(|| unsafe { next::execve(path, argv, envp) })
 }
 
 pub unsafe fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execvp(file, argv) })
+    execute(|| unsafe { next::execvp(file, argv) })
 }
 
 pub unsafe fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execvpe(file, argv, envp) })
+    execute(|| unsafe { next::execvpe(file, argv, envp) })
 }
 
 pub unsafe fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::fexecve(fd, argv, envp) })
+    execute(|| unsafe { next::fexecve(fd, argv, envp) })
 }
 
 pub unsafe fn execveat(dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execveat(dir, path, argv, envp, flags) })
+    execute(|| unsafe { next::execveat(dir, path, argv, envp, flags) })
 }
 
 /// For the C shim's execl.
