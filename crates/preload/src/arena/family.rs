@@ -3,9 +3,10 @@
 //! Nobody tells the family of a death. A process that meets the bit of a dead process, or looks for a place, claims the dead one's
 //! place with its own number, removes the bit from everything, and only then frees the place. Only one process can claim it, and
 //! no living process has the bit meanwhile, so nothing that is in use is touched. If the claimant dies too, its number is that of a
-//! dead process, and the next one goes on.
+//! dead process, and the next one goes on. All processes of a family are in one PID namespace (`pid_namespace`): elsewhere their
+//! numbers would mean nothing.
 
-use super::memory::{Arena, FamilySet, arena, exists};
+use super::memory::{self, Arena, FamilySet, arena, exists};
 use crate::critical;
 use crate::record::NOBODY;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -13,13 +14,16 @@ use sidestep_sys::process;
 
 /// Place of this process in the family, + 1; 0: none yet.
 static PLACE: AtomicU32 = AtomicU32::new(0);
+/// Number of this process when it came to the family. A child that was made out of sight, and does not know it yet, has its
+/// parent's. It may be in another PID namespace.
+static SELF: AtomicU32 = AtomicU32::new(0);
 
 /// In place of a process number: a child that is being forked and has not stored its number yet.
 const UNBORN: u32 = u32::MAX;
 /// Beside the number of a process that removes the bits of a dead one, whose place this was. Numbers are below 2^22.
 const REAPING: u32 = 1 << 31;
 /// Shared by all holders that found no free place. Such holders always count as alive, and their bit is never removed.
-pub const UNKNOWN: u32 = super::memory::FAMILY as u32 - 1;
+pub const UNKNOWN: u32 = memory::FAMILY as u32 - 1;
 
 /// Place of this process in the family; the first call takes one.
 pub fn me() -> Option<u32> {
@@ -51,6 +55,7 @@ fn clear(words: &[&AtomicU64], bit: u64) {
 }
 
 fn join(pid: u32) -> Option<u32> {
+    let _ = SELF.compare_exchange(0, pid, AcqRel, Relaxed);
     let place = reserve(pid)?;
     match PLACE.compare_exchange(0, place + 1, AcqRel, Acquire) {
         Ok(_) => Some(place),
@@ -73,8 +78,8 @@ fn reserve(pid: u32) -> Option<u32> {
 
 /// Whether what stands at a place is the number of a dead process.
 fn is_dead(word: u32) -> bool {
-    let pid = word & !REAPING;
-    word != 0 && word != UNBORN && pid != process::pid() && !process::process_exists(pid)
+    let (pid, mine) = (word & !REAPING, process::pid());
+    word != 0 && word != UNBORN && pid != mine && SELF.load(Relaxed) == mine && !process::process_exists(pid)
 }
 
 /// Removes everything that dead processes hold, and frees their places.
@@ -128,14 +133,22 @@ pub fn reserve_for_child() -> Option<u32> {
 }
 
 /// After a failed fork(): the child that there is not holds nothing.
-pub fn cancel_child(place: Option<u32>) {
-    if let (Some(p), Some(a)) = (place.filter(|p| *p != UNKNOWN), arena()) {
-        critical::section(|| vacate(a, p));
+pub fn cancel_child(place: u32) {
+    if let Some(a) = arena().filter(|_| place != UNKNOWN) {
+        critical::section(|| vacate(a, place));
     }
+}
+
+/// After fork(), in a child in another PID namespace: it holds nothing, and begins a family of its own.
+pub fn leave_family() {
+    memory::begin_anew();
+    SELF.store(0, Relaxed);
+    PLACE.store(0, Relaxed);
 }
 
 /// After fork(), in the child.
 pub fn become_child(place: Option<u32>) {
+    SELF.store(process::pid(), Relaxed);
     PLACE.store(place.map_or(0, |p| p + 1), Relaxed);
     if let (Some(p), Some(a)) = (place.filter(|p| *p != UNKNOWN), arena()) {
         a.family[p as usize].store(process::pid(), Release);
@@ -250,7 +263,7 @@ pub mod tests {
         let (index, place) = (begun(), child());
         share_with_child(index, place);
         assert!(held_by_others(conn(index)));
-        cancel_child(Some(place));
+        cancel_child(place);
         assert_eq!(conn(index).holders.bits(), bit());
         let_go(index);
     }

@@ -1,6 +1,7 @@
 //! The memory itself: one mapping, made at the first connection, shared with children that are forked later.
 
 pub use crate::blocked::CONNS;
+use crate::pid_namespace;
 use crate::record::Conn;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_conn::Event;
@@ -71,13 +72,23 @@ pub fn arena() -> Option<&'static Arena> {
     if p.is_null() {
         p = mem::anonymous(size_of::<Arena>(), true).ok()?.cast();
         // SYNC arena: zero bytes are a valid, empty arena.
-        if let Err(other) = ARENA.compare_exchange(core::ptr::null_mut(), p, AcqRel, Acquire) {
-            p = other; // another thread was first; our mapping has never been touched and costs nothing
+        match ARENA.compare_exchange(core::ptr::null_mut(), p, AcqRel, Acquire) {
+            Ok(_) => pid_namespace::begin_family(),
+            Err(other) => p = other, // another thread was first; our mapping has never been touched and costs nothing
         }
     }
     // SAFETY: a live mapping of that size that is never unmapped; all fields are atomics or have their own
     // locks, and zero is a valid value of each.
     Some(unsafe { &*p })
+}
+
+/// In a child that leaves its parent's family: a new arena, with free records only. The old one stays mapped.
+pub fn begin_anew() {
+    if exists() {
+        let fresh = mem::anonymous(size_of::<Arena>(), true).map_or(core::ptr::null_mut(), |p| p.cast());
+        ARENA.store(fresh, Release);
+        pid_namespace::begin_family();
+    }
 }
 
 /// The record with this index, which must come from [`alloc`](super::alloc) or from an entry of the descriptor table.

@@ -114,6 +114,8 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
                 processes::limited(b as c_int, c != 0);
                 result
             }
+            libc::SYS_unshare => c_long::from(processes::unshare(fd)),
+            libc::SYS_setns => c_long::from(processes::setns(fd, b as c_int)),
             libc::SYS_prctl => {
                 c_long::from(processes::prctl(fd, b as c_ulong, c as c_ulong, d as c_ulong, e as c_ulong))
             }
