@@ -12,6 +12,7 @@
 mod around;
 mod copies;
 pub mod course;
+mod holders;
 pub mod phase;
 mod rest;
 mod rx;
@@ -23,6 +24,7 @@ mod writer;
 
 pub use around::{Around, Ending, holder, is_all_by_kernel};
 pub use course::Course;
+pub use holders::Holders;
 pub use phase::{Event, Phase};
 pub use rest::Rest;
 pub use rx::{Read, Rx};

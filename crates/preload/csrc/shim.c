@@ -7,7 +7,7 @@
 struct ss_thread {
 	unsigned tid;      /* 0: not asked yet */
 	unsigned in_vfork; /* this thread's memory is lent to a vfork child */
-	unsigned reserved; /* family place + 1 of the child that this thread is forking */
+	unsigned prepared; /* for the child that this thread is forking: `Prepared` of thread/mod.rs */
 	int error;         /* stands in for the errno of a libc that does not tell where it is */
 	unsigned long parts[36]; /* laid out in thread/parts.rs */
 };

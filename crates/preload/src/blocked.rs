@@ -87,6 +87,11 @@ pub fn reset_in_child() {
     LIST.iter().for_each(|entry| entry.store(0, Relaxed));
 }
 
+/// In a forked child that has inherited no connection.
+pub fn reset_connections_in_child() {
+    COUNT.iter().filter(|count| count.load(Relaxed) != 0).for_each(|count| count.store(0, Relaxed));
+}
+
 /// In a forked child: removes the entries of the parent's threads for an inherited connection.
 pub fn reset_connection_in_child(index: u32) {
     count(index).store(0, Relaxed);

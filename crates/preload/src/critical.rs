@@ -132,7 +132,7 @@ impl Lock {
         thread::parts().sections.leave();
     }
 
-    /// In a forked child: the thread that held the lock does not exist here.
+    /// In a forked child, or where nobody can hold the lock: the thread that held it does not exist.
     pub fn reset_in_child(&self) {
         if self.0.is_taken() {
             self.0.unlock();

@@ -37,14 +37,13 @@ mod tests {
     fn reason(life: &[Event], known: Option<Reason>, ops: u32) -> Option<Reason> {
         let index = arena::alloc().expect("a record");
         let c = arena::conn(index);
-        c.reset(0, 1);
+        c.reset(0, arena::bit());
         life.iter().for_each(|event| assert!(c.phase.go(*event).is_some(), "{event:?}"));
         c.reason.store(known.map_or(0, |reason| reason as u32), Relaxed);
         c.ops.store(ops, Relaxed);
         excuse(c);
         let found = if c.has(flag::REASONED) { Reason::from_code(c.reason.load(Relaxed) as u8) } else { None };
-        c.phase.go(Close);
-        arena::free(index);
+        arena::let_go(index);
         found
     }
 

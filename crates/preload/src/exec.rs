@@ -16,9 +16,41 @@ pub fn prepare() {
         drain_inherited_to_kernel();
     } else {
         each_inherited(drain::hand_over);
-        errno::keep(|| wait::epoll::shared::before_exec(survives));
+        errno::keep(|| {
+            wait::epoll::shared::before_exec(survives);
+            let_closed_go();
+        });
         errno::keep(report::write_some);
     }
+}
+
+/// Leaves the connections that exec() closes to their other holders: this process lives on, and would count as a holder.
+fn let_closed_go() {
+    fdtable::for_each(|fd, kind| {
+        if let Kind::Conn(index) = kind
+            && arena::local(index).refs.load(Relaxed) == 1
+            && !survives(fd)
+        {
+            arena::let_go_for_exec(index);
+        }
+    });
+}
+
+/// After a failed exec(): the process goes on with its connections. One that the other holders have ended since is the kernel's.
+pub fn failed() {
+    if !settings::active() || thread::in_vfork() {
+        return;
+    }
+    errno::keep(|| {
+        fdtable::for_each(|fd, kind| {
+            if let Kind::Conn(index) = kind
+                && !arena::rejoin(index)
+            {
+                wait::epoll::return_to_kernel(fd);
+                fdtable::set(fd, Kind::Other);
+            }
+        });
+    });
 }
 
 /// Whether the descriptor is open, and stays open after exec().

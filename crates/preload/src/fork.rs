@@ -1,12 +1,14 @@
 //! fork(): the child also holds every connection, but membership, doorbells and counters are the parent's. A connection that
 //! the child touches goes back to the kernel for both.
 
+use crate::thread::{self, Prepared};
 use crate::{
-    arena, blocked, counters, debts, errno, fdtable, generation, handlers, host, life::numbers, member, settings,
-    stream::late, thread, uring, wait, waiter,
+    arena, blocked, counters, debts, drain, errno, fdtable, generation, handlers, host, life::numbers, member,
+    pid_namespace, settings, stream::late, uring, wait, waiter,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use fdtable::Kind;
+use sidestep_abi::Reason;
 use sidestep_sys::{process, tcp};
 
 /// The process to which the state in this module belongs.
@@ -22,26 +24,41 @@ pub fn notice() {
 
 /// Before the fork: registers the child as a holder of everything that this process holds.
 pub fn prepare() {
+    prepare_child(false);
+}
+
+/// As [`prepare`]. `is_apart`: the call makes the child in a PID namespace of its own.
+pub fn prepare_child(is_apart: bool) {
     if !settings::active() {
         return;
     }
     errno::keep(|| {
-        wait::epoll::shared::before_fork();
-        let place = arena::reserve_for_child();
-        if let Some(p) = place {
-            wait::epoll::shared::hold(p);
-            for_each_conn(|c| {
-                c.holders.fetch_or(1 << p, AcqRel);
-            });
-        }
-        thread::set_reserved(place);
+        notice(); // a child made out of sight would give away its parent's bits
+        let is_apart = is_apart || fdtable::follows_any() && pid_namespace::is_another_for_children();
+        thread::set_prepared(if is_apart { leave_to_kernel() } else { share() });
     });
 }
 
-fn for_each_conn(mut each: impl FnMut(&'static arena::Conn)) {
-    fdtable::for_each(|_, kind| {
+fn share() -> Prepared {
+    wait::epoll::shared::before_fork();
+    let Some(place) = arena::reserve_for_child() else { return Prepared::Alone };
+    wait::epoll::shared::hold(place);
+    for_each_conn(|_, index| arena::share_with_child(index, place));
+    Prepared::Place(place)
+}
+
+/// The child will have the kernel's sockets and sets, and no part in what this process knows of them: the kernel serves both.
+#[cold]
+fn leave_to_kernel() -> Prepared {
+    wait::epoll::shared::leave_all();
+    for_each_conn(|fd, index| drain::to_kernel(arena::conn(index), fd, Reason::Shared));
+    Prepared::Apart
+}
+
+fn for_each_conn(mut each: impl FnMut(i32, u32)) {
+    fdtable::for_each(|fd, kind| {
         if let Kind::Conn(index) = kind {
-            each(arena::conn(index));
+            each(fd, index);
         }
     });
 }
@@ -51,12 +68,14 @@ pub fn failed() {
     if !settings::active() {
         return;
     }
-    errno::keep(|| arena::cancel_child(thread::claim_reserved().flatten()));
+    if let Prepared::Place(place) = thread::claim_prepared() {
+        errno::keep(|| arena::cancel_child(place));
+    }
 }
 
 /// In the parent, if a child was made. A child that is made later, out of our sight, must not take the place of this one.
 pub fn done() {
-    thread::claim_reserved();
+    thread::claim_prepared();
 }
 
 pub fn in_child() {
@@ -68,17 +87,7 @@ pub fn in_child() {
         thread::reset_in_child();
         debts::reset_in_child();
         generation::next();
-        let reserved = thread::claim_reserved();
-        let place = reserved.flatten();
-        arena::become_child(place);
-        if reserved.is_some() {
-            // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
-            let bit = place.map_or(0, |p| 1u64 << p);
-            fdtable::reset_in_child(|index| arena::conn(index).holders.load(Acquire) & bit != 0);
-        }
-        if place.is_none() {
-            wait::epoll::shared::hold_late();
-        }
+        inherit();
         blocked::reset_in_child();
         fdtable::for_each(|fd, kind| match kind {
             Kind::Conn(index) => blocked::reset_connection_in_child(index),
@@ -96,6 +105,39 @@ pub fn in_child() {
         member::reset_in_child();
         waiter::reset_in_child();
     });
+}
+
+/// In the child: what it holds of what its parent has.
+fn inherit() {
+    match thread::claim_prepared() {
+        Prepared::Place(place) => {
+            arena::become_child(Some(place));
+            // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
+            fdtable::reset_in_child(|index| arena::conn(index).holders.bits() & 1 << place != 0);
+        }
+        Prepared::Alone => {
+            arena::become_child(None);
+            fdtable::reset_in_child(|_| false);
+            wait::epoll::shared::hold_late();
+        }
+        Prepared::Nothing if !pid_namespace::is_foreign() => {
+            arena::become_child(None);
+            for_each_conn(|fd, index| {
+                if !arena::hold_late(index) {
+                    fdtable::set(fd, Kind::Other);
+                }
+            });
+            wait::epoll::shared::hold_late();
+        }
+        Prepared::Apart | Prepared::Nothing => {
+            wait::sets::unlock_all();
+            for_each_conn(|fd, _| wait::epoll::return_to_kernel(fd));
+            blocked::reset_connections_in_child();
+            fdtable::reset_in_child(|_| false);
+            wait::epoll::shared::leave_family_in_child();
+            arena::leave_family();
+        }
+    }
 }
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);

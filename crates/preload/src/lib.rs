@@ -38,6 +38,7 @@ mod member;
 mod offer;
 mod passed;
 mod pending_releases;
+mod pid_namespace;
 mod record;
 mod report;
 mod rest;

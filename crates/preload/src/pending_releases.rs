@@ -3,7 +3,7 @@
 use crate::{arena, broker, link};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Records whose offer is to be withdrawn. Their connections are closed. Each record stays in use until the broker has been
+/// Records whose offer is to be withdrawn. Their connections are closed. This process holds each record until the broker has been
 /// told, since the record's number names the offer.
 static OFFERS: [AtomicU64; arena::CONNS / 64] = [const { AtomicU64::new(0) }; arena::CONNS / 64];
 
@@ -29,7 +29,7 @@ fn tell_offers() -> bool {
             let index = (at * 64) as u32 + bit;
             let told = broker::withdraw(index, arena::conn(index));
             if told {
-                arena::free(index);
+                arena::let_go(index);
             }
             told
         })
@@ -42,7 +42,7 @@ pub fn cancel() {
         link::all().for_each(link::Link::forget_releases);
         for (at, word) in OFFERS.iter().enumerate() {
             broker::tell_each(word, |bit| {
-                arena::free((at * 64) as u32 + bit);
+                arena::let_go((at * 64) as u32 + bit);
                 true
             });
         }
@@ -51,7 +51,7 @@ pub fn cancel() {
 
 /// In a forked child: the messages are the parent's.
 pub fn reset_in_child() {
-    if broker::claim_owes() {
-        OFFERS.iter().for_each(|word| word.store(0, Relaxed));
-    }
+    broker::claim_owes();
+    // Another thread of the parent may have been about to say that there is one.
+    OFFERS.iter().filter(|word| word.load(Relaxed) != 0).for_each(|word| word.store(0, Relaxed));
 }

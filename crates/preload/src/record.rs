@@ -7,7 +7,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::link::Slot;
-use sidestep_conn::{Course, Event, Half, Phase, Rx, Writer, course, phase};
+use sidestep_conn::{Course, Event, Half, Holders, Phase, Rx, Writer, course, phase};
 use sidestep_ring::{Data, counters as shared, page};
 use sidestep_sys::lock::Taken;
 
@@ -40,6 +40,9 @@ pub mod flag {
     pub const RENEWS: u32 = 1 << 12;
 }
 
+/// Value of [`Conn::owner`]: no process has this place.
+pub const NOBODY: u32 = u32::MAX - 1;
+
 /// Value of a timeout: calls that would block fail at once.
 pub const NO_WAIT: u64 = u64::MAX;
 
@@ -64,8 +67,8 @@ pub struct Conn {
     pub side: AtomicU32,
     pub next_free: AtomicU32,
     /// Processes of the family that hold the connection (bit = place in the family).
-    pub holders: AtomicU64,
-    /// The process (place in the family) that attached the connection.
+    pub holders: Holders,
+    /// The process (place in the family) that attached the connection; [`NOBODY`]: it has ended.
     pub owner: AtomicU32,
     /// The broker that has the offer ([`crate::broker::link_era`]); 0: no broker has it.
     pub offered_in: AtomicU32,
@@ -246,6 +249,13 @@ impl Conn {
         self.rx_lock.unlock();
     }
 
+    /// All processes that held the connection are dead: frees the locks that their threads died with. A thread of the next
+    /// connection's may have the number of such a thread.
+    pub fn unlock_for_the_dead(&self) {
+        self.rx_lock.reset_in_child();
+        self.tx_lock.reset_in_child();
+    }
+
     /// Bytes so far: (kernel rx, kernel tx, ring rx, ring tx).
     pub fn bytes(&self) -> [u64; 4] {
         let early = [self.early_rx.load(Relaxed), self.early_tx.load(Relaxed)];
@@ -314,7 +324,7 @@ impl Conn {
         }
     }
 
-    /// Prepares the record for a new connection.
+    /// Prepares the record for a new connection. The holder comes last: whoever finds one finds the connection's generation, too.
     pub fn reset(&self, flags: u32, holder: u64) {
         self.gate.renew();
         for word in [&self.ops, &self.quick_ops, &self.last_op, &self.offered_in, &self.reason, &self.tx_froze] {
@@ -325,7 +335,7 @@ impl Conn {
         }
         self.flags.store(flags, Relaxed);
         self.course.set(Course::Kernel);
-        self.holders.store(holder, Relaxed);
         self.phase.go(Event::Open);
+        self.holders.begin(holder);
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The word holds the owner's thread number, so that a waiter can find out whether the owner still lives. Without contention:
 //! one compare-and-swap to lock, one swap to unlock.
+//!
+//! A thread number means the same only in one PID namespace. So all processes that share a lock must be in the same one: preload
+//! gives a child in another namespace none of the shared memory (`pid_namespace.rs`, `fork.rs`).
 
 use crate::{arch, call, process};
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,7 @@
 //! This process, its threads, and whether others live.
 
 use crate::{Errno, Result, call};
+use core::ffi::CStr;
 
 fn plain(number: libc::c_long) -> usize {
     // SAFETY: these calls take nothing and cannot fail.
@@ -106,11 +107,35 @@ fn read_file(path: *const u8, text: &mut [u8]) -> Option<usize> {
 
 /// Path of the running program; empty if /proc is not there.
 pub fn exe(buf: &mut [u8]) -> &[u8] {
-    let at = libc::AT_FDCWD as usize;
-    let path = c"/proc/self/exe".as_ptr() as usize;
-    // SAFETY: a NUL-terminated path and a writable buffer with its length.
-    let n = unsafe { call(libc::SYS_readlinkat, [at, path, buf.as_mut_ptr() as usize, buf.len(), 0, 0]) }.unwrap_or(0);
+    let n = read_link(c"/proc/self/exe", buf).unwrap_or(0);
     &buf[..n]
+}
+
+/// Length of what the symbolic link leads to.
+fn read_link(path: &CStr, buf: &mut [u8]) -> Option<usize> {
+    let at = libc::AT_FDCWD as usize;
+    let args = [at, path.as_ptr() as usize, buf.as_mut_ptr() as usize, buf.len(), 0, 0];
+    // SAFETY: a NUL-terminated path and a writable buffer with its length.
+    unsafe { call(libc::SYS_readlinkat, args) }.ok()
+}
+
+/// Number of the PID namespace of this process. None: /proc cannot be read.
+pub fn pid_namespace() -> Option<u64> {
+    namespace(c"/proc/thread-self/ns/pid")
+}
+
+/// Number of the PID namespace of children that the calling thread makes. None: /proc cannot be read, or no process has been there
+/// yet.
+pub fn pid_namespace_of_children() -> Option<u64> {
+    namespace(c"/proc/thread-self/ns/pid_for_children")
+}
+
+fn namespace(path: &CStr) -> Option<u64> {
+    let mut text = [0u8; 64];
+    let n = read_link(path, &mut text)?;
+    // "pid:[4026531836]"
+    let number = text[..n].split(|b| matches!(b, b'[' | b']')).nth(1)?;
+    core::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Processors that this process may run on.

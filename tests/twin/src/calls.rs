@@ -112,6 +112,7 @@ mod tests {
         ("system, popen, _IO_popen, execv, execve, execvp, execvpe, fexecve, execveat", "tests/posix, exec"),
         ("posix_spawn, posix_spawnp, posix_spawn_file_actions_adddup2", "tests/posix, spawn"),
         ("prctl, setrlimit, setrlimit64, prlimit, prlimit64", "tests/posix, limits"),
+        ("unshare, setns", "tests/posix, pid_namespaces"),
         ("fork, _Fork, _exit, _Exit", "steps of their own: Act::Fork, Act::Exit"),
         ("sigaction, __sigaction, signal, bsd_signal, ssignal, __sysv_signal, sysv_signal", "Act::Handler; handlers"),
         ("sigset, sigignore, pthread_sigmask, sigprocmask", "tests/posix, handlers"),

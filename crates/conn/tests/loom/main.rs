@@ -8,6 +8,7 @@ mod conn_direction;
 #[path = "../../../../fuzz/bodies/engine.rs"]
 mod engine;
 mod freeze;
+mod holders;
 #[path = "../../../../fuzz/bodies/input.rs"]
 mod input;
 #[path = "../../../../fuzz/bodies/memory.rs"]

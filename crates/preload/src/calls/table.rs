@@ -78,6 +78,8 @@ macro_rules! table {
 
     setrlimit(resource: c_int, new: *const libc::rlimit) -> c_int = processes::setrlimit, also setrlimit64, raw SYS_setrlimit;
     prlimit(pid: pid_t, resource: c_int, new: *const libc::rlimit, old: *mut libc::rlimit) -> c_int = processes::prlimit, also prlimit64, raw SYS_prlimit64;
+    unshare(flags: c_int) -> c_int = processes::unshare, raw SYS_unshare;
+    setns(fd: c_int, kind: c_int) -> c_int = processes::setns, raw SYS_setns;
 
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = signals::sigaction, also __sigaction, else plain::sigaction;
     signal(signal: c_int, handler: usize) -> usize = signals::signal, also bsd_signal, also ssignal, else plain::signal;

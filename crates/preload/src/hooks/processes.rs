@@ -2,7 +2,7 @@
 
 use super::conn;
 use crate::handlers::as_ignored;
-use crate::{arena, drain, errno, exec, fdtable, fork as forking, next, thread, user};
+use crate::{arena, drain, errno, exec, fdtable, fork as forking, next, pid_namespace, thread, user};
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::pid_t;
 use sidestep_abi::Reason;
@@ -14,7 +14,7 @@ type Strings = *const *const c_char;
 pub unsafe fn fork() -> pid_t {
     if !forking::is_registered() {
         // SAFETY: the program's own call.
-        return followed(|| unsafe { next::fork() }.into()) as pid_t;
+        return followed(false, || unsafe { next::fork() }.into()) as pid_t;
     }
     // SAFETY: the program's own call.
     let pid = unsafe { next::fork() };
@@ -33,12 +33,12 @@ pub unsafe fn fork_plain() -> pid_t {
         return unsafe { fork() };
     }
     // SAFETY: the program's own call.
-    followed(|| unsafe { next::_Fork() }.into()) as pid_t
+    followed(false, || unsafe { next::_Fork() }.into()) as pid_t
 }
 
-/// Makes a child that returns here too, with a copy of the memory.
-fn followed(native: impl FnOnce() -> c_long) -> c_long {
-    forking::prepare();
+/// Makes a child that returns here too, with a copy of the memory. `is_apart`: in a PID namespace of its own.
+fn followed(is_apart: bool, native: impl FnOnce() -> c_long) -> c_long {
+    forking::prepare_child(is_apart);
     let pid = native();
     match pid {
         0 => errno::keep(forking::in_child),
@@ -50,7 +50,7 @@ fn followed(native: impl FnOnce() -> c_long) -> c_long {
 
 /// fork(2) through syscall().
 pub fn raw_fork(native: impl FnOnce() -> c_long) -> c_long {
-    followed(native)
+    followed(false, native)
 }
 
 /// clone(2) through syscall(), with these flags. `stack`: 0 if the child continues on the present stack.
@@ -68,7 +68,7 @@ pub fn raw_clone(flags: u64, stack: usize, native: impl FnOnce() -> c_long) -> c
         exec::drain_present_to_kernel(Reason::Shared);
         return native();
     }
-    followed(native)
+    followed(has(libc::CLONE_NEWPID), native)
 }
 
 /// With CLONE_VFORK (`waits`) the child runs on this thread's memory until it ends: calls meanwhile may be the child's.
@@ -126,40 +126,42 @@ pub fn leave_thread() {
     }
 }
 
-pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
+/// Makes the program's exec call, which returns only if it fails.
+pub fn execute<T>(native: impl FnOnce() -> T) -> T {
     exec::prepare();
+    let result = as_ignored(native);
+    exec::failed();
+    result
+}
+
+pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execv(path, argv) })
+    execute(|| unsafe { next::execv(path, argv) })
 }
 
 pub unsafe fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execve(path, argv, envp) })
+    execute(|| unsafe { next::execve(path, argv, envp) })
 }
 
 pub unsafe fn execvp(file: *const c_char, argv: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execvp(file, argv) })
+    execute(|| unsafe { next::execvp(file, argv) })
 }
 
 pub unsafe fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execvpe(file, argv, envp) })
+    execute(|| unsafe { next::execvpe(file, argv, envp) })
 }
 
 pub unsafe fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::fexecve(fd, argv, envp) })
+    execute(|| unsafe { next::fexecve(fd, argv, envp) })
 }
 
 pub unsafe fn execveat(dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
-    exec::prepare();
     // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::execveat(dir, path, argv, envp, flags) })
+    execute(|| unsafe { next::execveat(dir, path, argv, envp, flags) })
 }
 
 /// For the C shim's execl.
@@ -251,6 +253,25 @@ pub fn limited(resource: c_int, changed: bool) {
     if concerns_us && !thread::in_vfork() && !fd::may_be_ours() {
         exec::drain_present_to_kernel(Reason::FdLimit);
     }
+}
+
+pub unsafe fn unshare(flags: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { next::unshare(flags) };
+    if result == 0 && flags & libc::CLONE_NEWPID != 0 {
+        pid_namespace::moved();
+    }
+    result
+}
+
+/// The descriptor says into which namespaces, of which one may be for processes.
+pub unsafe fn setns(fd: c_int, kind: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { next::setns(fd, kind) };
+    if result == 0 {
+        pid_namespace::moved();
+    }
+    result
 }
 
 /// The operations of seccomp(2) that restrict the caller.

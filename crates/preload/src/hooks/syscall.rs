@@ -2,7 +2,6 @@
 //! or to a hook of its own where the kernel's call differs from libc's. All others go to libc unchanged.
 
 use super::{fds, files, msg, names, poll, processes, rw, signals, sockets, time};
-use crate::handlers::as_ignored;
 use crate::{exec, next, thread, uring};
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use libc::fd_set;
@@ -96,10 +95,7 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
             libc::SYS_vfork => processes::raw_clone((libc::CLONE_VM | libc::CLONE_VFORK) as u64, 0, native),
             libc::SYS_clone => processes::raw_clone(a as u64, b, native),
             libc::SYS_clone3 => processes::raw_clone3(at(a), b, native),
-            libc::SYS_execve | libc::SYS_execveat => {
-                exec::prepare();
-                as_ignored(native)
-            }
+            libc::SYS_execve | libc::SYS_execveat => processes::execute(native),
             libc::SYS_exit => {
                 processes::leave_thread();
                 native()
@@ -118,6 +114,8 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
                 processes::limited(b as c_int, c != 0);
                 result
             }
+            libc::SYS_unshare => c_long::from(processes::unshare(fd)),
+            libc::SYS_setns => c_long::from(processes::setns(fd, b as c_int)),
             libc::SYS_prctl => {
                 c_long::from(processes::prctl(fd, b as c_ulong, c as c_ulong, d as c_ulong, e as c_ulong))
             }

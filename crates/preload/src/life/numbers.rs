@@ -121,7 +121,7 @@ impl After {
 fn remove(index: u32) {
     let c = arena::conn(index);
     settle_with_broker(index, c, c.phase.go(Event::Close));
-    arena::free(index);
+    arena::let_go(index);
 }
 
 /// The connection loses a descriptor.
@@ -143,7 +143,6 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     if may_block_by_us(c.phase.phase()) && blocked::is_any(index) && adopt(index, c, fd) {
         return Left::Adopted(index);
     }
-    arena::leave_holders(&[&c.holders]);
     counters::add_bytes(c.bytes(), c.has(flag::STACK));
     if c.phase.phase().has_slot() && !shared {
         parked::dismiss(c);
@@ -151,7 +150,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     match c.phase.phase() {
         // A child that drops an inherited connection changes nothing for the owner.
         Phase::Kernel { .. } | Phase::Free | Phase::Closed => {}
-        phase if phase.is_attached() && shared && arena::is_inherited(c) => return Left::Alive,
+        phase if phase.is_attached() && shared && arena::is_inherited(c) => return let_go(index),
         _ if shared && arena::is_inherited(c) => {}
         // The other holders continue by kernel: the slot may become another connection's, so they must not use it.
         phase if phase.is_attached() && shared => {
@@ -159,7 +158,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
             if attach::demote(index, c) {
                 settle_with_broker(index, c, c.phase.go(Event::Release));
             }
-            return Left::Alive;
+            return let_go(index);
         }
         phase if phase.is_attached() => {
             end(c, fd, loss == Loss::Closed);
@@ -171,11 +170,17 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     excuse(c);
     if shared {
         leave_to_others(index, c);
-    } else if settle_with_broker(index, c, c.phase.go(Event::Close)) {
-        arena::free(index);
-    } else {
+    } else if !settle_with_broker(index, c, c.phase.go(Event::Close)) {
         pending_releases::keep(index);
+        return Left::Alive;
     }
+    let_go(index)
+}
+
+/// This process has nothing to do with the connection any more: the last act here, since the record may be another connection's
+/// from now on. If the others, which were still there, have left meanwhile, this ends the record.
+fn let_go(index: u32) -> Left {
+    arena::let_go(index);
     Left::Alive
 }
 

@@ -16,7 +16,7 @@ use sidestep_sys::signal::AlternateStack;
 struct Thread {
     tid: u32,
     in_vfork: u32,
-    reserved: u32,
+    prepared: u32,
     error: i32,
     parts: Parts,
 }
@@ -81,17 +81,40 @@ pub fn set_vfork(on: bool) {
     unsafe { (*storage()).in_vfork = u32::from(on) };
 }
 
-/// Takes the place in the family that is reserved for the child of a fork() of this thread. Parent and child each take it.
-/// None: the library has not seen a fork. Some(None): the child holds nothing, so there is no place for it.
-pub fn claim_reserved() -> Option<Option<u32>> {
-    // SAFETY: as above.
-    let word = core::mem::take(unsafe { &mut (*storage()).reserved });
-    word.checked_sub(1).map(|word| word.checked_sub(1))
+/// What the parent has prepared for the child of a fork().
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Prepared {
+    /// The library has not seen the fork.
+    Nothing,
+    /// The parent holds nothing, so there is no place in a family.
+    Alone,
+    /// The child is in another PID namespace, and can belong to no family of its parent's.
+    Apart,
+    /// This place in the family. The child holds what the parent holds.
+    Place(u32),
 }
 
-pub fn set_reserved(place: Option<u32>) {
+/// Takes what is prepared for the child of a fork() of this thread. Parent and child each take it.
+pub fn claim_prepared() -> Prepared {
     // SAFETY: as above.
-    unsafe { (*storage()).reserved = place.map_or(1, |p| p + 2) };
+    let word = core::mem::take(unsafe { &mut (*storage()).prepared });
+    match word {
+        0 => Prepared::Nothing,
+        1 => Prepared::Alone,
+        2 => Prepared::Apart,
+        _ => Prepared::Place(word - 3),
+    }
+}
+
+pub fn set_prepared(what: Prepared) {
+    let word = match what {
+        Prepared::Nothing => 0,
+        Prepared::Alone => 1,
+        Prepared::Apart => 2,
+        Prepared::Place(place) => place + 3,
+    };
+    // SAFETY: as above.
+    unsafe { (*storage()).prepared = word };
 }
 
 /// The errno of a thread whose libc has none.

@@ -40,6 +40,7 @@ mod number_reuse;
 mod other_ways;
 mod pace;
 mod passing;
+mod pid_namespaces;
 mod poll_select;
 mod raw_calls;
 mod registrations;
@@ -85,6 +86,7 @@ const GROUPS: &[&[Case]] = &[
     number_reuse::CASES,
     fork::CASES,
     fork_threads::CASES,
+    pid_namespaces::CASES,
     exec::CASES,
     spawn::CASES,
     passing::CASES,

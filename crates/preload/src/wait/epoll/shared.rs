@@ -148,6 +148,32 @@ pub fn hold_late() {
     });
 }
 
+/// Before the fork of a child in another PID namespace, which has the kernel's sets and knows nothing of their records: leaves all
+/// sets to the kernel, and makes the relatives do so.
+pub fn leave_all() {
+    for_each_set(|s| {
+        if let Some(r) = record(s) {
+            r.is_shared.store(1, SeqCst);
+        }
+        if !s.is_shared.load(Relaxed) {
+            leave(s);
+        }
+    });
+}
+
+/// In such a child. Events with its relatives' tags may still come. If the library has not seen the fork, the relatives learn here
+/// that they are to leave the sets to the kernel.
+pub fn leave_family_in_child() {
+    for_each_set(|s| {
+        if let Some(r) = record(s) {
+            r.is_shared.store(1, SeqCst);
+        }
+        s.family.store(0, Relaxed);
+        s.is_shared.store(true, Relaxed);
+        s.had_waiter.store(true, Relaxed);
+    });
+}
+
 /// Before exec(): this process gives up the sets that exec() closes.
 pub fn before_exec(survives: impl Fn(i32) -> bool) {
     for_each_set(|s| {

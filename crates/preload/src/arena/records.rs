@@ -1,0 +1,244 @@
+//! Who holds the record of a connection: from its beginning to the end of its last holder.
+
+use super::family::{self, UNKNOWN, bit, me, own_bit};
+use super::memory::{arena, conn, local};
+use crate::fdtable::{self, Kind};
+use crate::record::Conn;
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use sidestep_abi::Reason;
+use sidestep_conn::Phase;
+use sidestep_sys::{arch, clock};
+
+/// Least time between two searches for records of dead processes while there is no free one.
+const SEARCH_US: u64 = 100_000;
+
+/// A record that nobody holds. The caller becomes its holder by [`Conn::reset`].
+pub fn alloc() -> Option<u32> {
+    let a = arena()?;
+    a.take_free().or_else(|| {
+        search();
+        a.pop()
+    })
+}
+
+#[cold]
+fn search() {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (now, next) = (arch::ticks(), NEXT.load(Relaxed));
+    let later = now + clock::ticks_of_us(SEARCH_US);
+    if now >= next && NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_ok() {
+        family::reap_all();
+    }
+}
+
+/// This process no longer holds the connection. If nobody else does, the record is given back. No effect if this process does not
+/// hold it.
+pub fn let_go(index: u32) {
+    if let Some(a) = arena()
+        && conn(index).holders.remove(own_bit())
+    {
+        a.end(index);
+    }
+}
+
+/// Whether another living process holds the connection.
+pub fn held_by_others(c: &Conn) -> bool {
+    family::any_other(c.holders.bits())
+}
+
+/// Before fork(): the child at this place is to hold the connection, too. A child that does not hold it leaves it to the kernel.
+/// No effect if another thread has closed the connection meanwhile.
+pub fn share_with_child(index: u32, place: u32) {
+    let c = conn(index);
+    if place == UNKNOWN && stays_on_kernel(c) {
+        return;
+    }
+    c.holders.add_beside(bit(), 1 << place);
+}
+
+/// Whether both processes can use the connection without knowing of each other. The bit of [`UNKNOWN`] is never removed, and would
+/// keep the record in use for ever.
+fn stays_on_kernel(c: &Conn) -> bool {
+    if matches!(c.phase.phase(), Phase::Kernel { .. }) {
+        c.keep_on_kernel(Reason::Shared);
+    }
+    c.phase.is(Phase::Kernel { for_good: true })
+}
+
+/// This process is a child that was made out of sight, and has inherited a descriptor of the connection. False: nobody holds the
+/// record any more.
+pub fn hold_late(index: u32) -> bool {
+    let mine = bit();
+    mine != 0 && conn(index).holders.add_late(mine)
+}
+
+/// Before exec(), which closes the connection: leaves it to its other holders, if there are any. They cannot learn of the exec().
+/// Not if the broker knows the connection as this process's: exec() may fail, and then the others would have ended it.
+pub fn let_go_for_exec(index: u32) {
+    let (c, local) = (conn(index), local(index));
+    if (is_inherited(c) || matches!(c.phase.phase(), Phase::Kernel { .. })) && held_by_others(c) {
+        local.left_in.store(c.phase.generation(), Relaxed);
+        if !c.holders.remove_unless_last(own_bit()) {
+            local.left_in.store(0, Relaxed);
+        }
+    }
+}
+
+/// After a failed exec(): holds the connection again, if the process let it go. False: the other holders have ended the connection.
+pub fn rejoin(index: u32) -> bool {
+    let left_in = local(index).left_in.swap(0, Relaxed);
+    if left_in == 0 {
+        return true;
+    }
+    if !conn(index).holders.add_late(own_bit()) {
+        return false;
+    }
+    // From here on the record cannot end. But it may be that of a later connection.
+    let is_same = conn(index).phase.generation() == left_in;
+    if !is_same {
+        let_go(index);
+    }
+    is_same
+}
+
+/// Whether another process of the family has attached the connection.
+pub fn is_inherited(c: &Conn) -> bool {
+    c.owner.load(Relaxed) != me().unwrap_or(u32::MAX)
+}
+
+/// The descriptor by which a call that began with `fd` reaches its connection now.
+pub fn number(index: u32, fd: i32) -> i32 {
+    let local = local(index);
+    // The connection may be an orphan, or another of its descriptors may be the one in use.
+    let moved = local.orphan.load(SeqCst) != 0 || fdtable::get(fd) != Kind::Conn(index);
+    if moved { local.fd.load(Relaxed) as i32 } else { fd }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::family::tests::{begun, child, kill};
+    use super::*;
+    use crate::arena::CONNS;
+    use sidestep_conn::Event;
+    use std::collections::BTreeSet;
+    use std::thread;
+    use std::vec::Vec;
+
+    #[test]
+    fn threads_never_have_the_same_record() {
+        let all: Vec<u32> = thread::scope(|scope| {
+            let work = || {
+                let mut mine = Vec::new();
+                for turn in 0..3000 {
+                    let index = begun();
+                    if turn % 3 == 0 {
+                        mine.push(index);
+                    } else {
+                        let_go(index);
+                    }
+                }
+                mine
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().flat_map(|t| t.join().expect("no panic")).collect()
+        });
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        all.into_iter().for_each(let_go);
+    }
+
+    #[test]
+    fn a_record_of_a_new_connection_knows_nothing_of_the_last() {
+        let index = begun();
+        let c = conn(index);
+        let generation = c.phase.generation();
+        c.phase.go(Event::Keep);
+        c.ops.store(9, Relaxed);
+        c.phase.go(Event::Close);
+        c.phase.go(Event::Free);
+        c.reset(0, bit());
+        assert_ne!(c.phase.generation(), generation);
+        assert!(c.phase.phase().may_be_offered() && c.ops.load(Relaxed) == 0);
+        let_go(index);
+    }
+
+    #[test]
+    fn a_record_that_is_given_back_twice_is_handed_out_once() {
+        let (index, place) = (begun(), child());
+        share_with_child(index, place);
+        let_go(index);
+        let_go(index);
+        assert_eq!(conn(index).holders.bits(), 1 << place);
+        kill(place);
+        family::reap_all();
+        family::reap_all();
+        let all: Vec<u32> = (0..2).map(|_| begun()).collect();
+        assert_ne!(all[0], all[1]);
+        all.into_iter().for_each(let_go);
+    }
+
+    /// The way of PostgreSQL: the parent accepts, forks and closes; the child serves, and exits without close().
+    #[test]
+    fn a_forking_server_serves_more_connections_than_there_are_records() {
+        for turn in 0..CONNS + CONNS / 8 {
+            let index = alloc().unwrap_or_else(|| panic!("no record for connection {turn}"));
+            conn(index).reset(0, bit());
+            let place = child();
+            share_with_child(index, place);
+            let_go(index);
+            kill(place);
+        }
+    }
+
+    /// As above, while as many other children live as the family has places for.
+    #[test]
+    fn a_child_without_a_place_takes_no_record_with_it() {
+        let index = begun();
+        share_with_child(index, UNKNOWN);
+        assert_eq!(conn(index).holders.bits(), bit());
+        assert!(conn(index).phase.is(Phase::Kernel { for_good: true }), "two processes use it, unknown to each other");
+        let_go(index);
+    }
+
+    #[test]
+    fn a_failed_exec_finds_its_connection_again() {
+        let (index, place) = (begun(), child());
+        share_with_child(index, place);
+        let_go_for_exec(index);
+        assert_eq!(conn(index).holders.bits(), 1 << place);
+        assert!(rejoin(index));
+        assert_eq!(conn(index).holders.bits(), 1 << place | bit());
+        kill(place);
+        assert!(!held_by_others(conn(index)));
+        let_go_for_exec(index);
+        assert_eq!(conn(index).holders.bits(), bit(), "the last holder stays");
+        let_go(index);
+    }
+
+    #[test]
+    fn a_failed_exec_does_not_take_a_later_connection_for_its_own() {
+        let (index, place) = (begun(), child());
+        let (c, other) = (conn(index), 1 << place);
+        share_with_child(index, place);
+        let_go_for_exec(index);
+        c.phase.go(Event::Close);
+        c.phase.go(Event::Free);
+        c.reset(0, other);
+        assert!(!rejoin(index));
+        assert_eq!(c.holders.bits(), other);
+        kill(place);
+        family::reap_all();
+    }
+
+    #[test]
+    fn a_child_made_out_of_sight_holds_what_still_has_a_holder() {
+        let (index, place) = (begun(), child());
+        conn(index).holders.begin(1 << place);
+        assert!(hold_late(index));
+        assert_eq!(conn(index).holders.bits(), 1 << place | bit());
+        conn(index).holders.begin(0);
+        assert!(!hold_late(index));
+        conn(index).holders.begin(bit());
+        let_go(index);
+        kill(place);
+    }
+}
