@@ -2,7 +2,7 @@
 
 use crate::buffers::{Buffers, Grown};
 use crate::guard;
-use crate::intrusion::end_listening;
+use crate::intrusion::{end_listening, expel};
 use crate::kernel::{CallError, named};
 use crate::names::Names;
 use crate::options;
@@ -269,16 +269,7 @@ impl<'a> Plan<'a> {
         guard::open(fd)?;
         repair::turn_off(fd)?;
         let State { local, remote, saved, .. } = *self.state;
-        match Names::read(fd) {
-            Ok(found) if found == saved.names || found == (Names { local, remote }) => Ok(()),
-            // The peer has reset it, or the program has closed it.
-            Err(error) if error.source == Errno::NOTCONN => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => {
-                repair::disconnect(fd)?;
-                Err(CallError { call: "getpeername(2)", source: Errno::NOTCONN })
-            }
-        }
+        expel(fd, &[saved.names, Names { local, remote }])
     }
 
     /// The program's own options again.

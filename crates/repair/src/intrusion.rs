@@ -5,6 +5,7 @@ use crate::info::{ESTABLISHED, Info};
 use crate::kernel::{CallError, named};
 use crate::names::Names;
 use crate::options;
+use crate::repair;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -17,10 +18,22 @@ pub(crate) fn is_still(fd: BorrowedFd, names: &Names) -> Result<bool, CallError>
     if Info::read(fd)?.state() != ESTABLISHED {
         return Ok(false);
     }
+    Ok(found(fd)? == Some(*names))
+}
+
+/// Closes the socket if it is connected, but with none of these names. Repair mode has ended: what it is now, it stays.
+pub(crate) fn expel(fd: BorrowedFd, ours: &[Names]) -> Result<(), CallError> {
+    match found(fd)? {
+        Some(names) if !ours.contains(&names) => repair::disconnect(fd),
+        _ => Ok(()),
+    }
+}
+
+/// None: it has no peer.
+fn found(fd: BorrowedFd) -> Result<Option<Names>, CallError> {
     match Names::read(fd) {
-        Ok(found) => Ok(found == *names),
-        Err(error) if error.source == Errno::NOTCONN => Ok(false),
-        Err(error) => Err(error),
+        Err(error) if error.source == Errno::NOTCONN => Ok(None),
+        other => other.map(Some),
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Names {
 impl Names {
     /// ENOTCONN: the socket has no peer.
     pub(crate) fn read(fd: BorrowedFd) -> Result<Names, CallError> {
-        let address = |call, found: rustix::io::Result<SocketAddrAny>| named(call, found.and_then(SocketAddr::try_from));
+        let address =
+            |call, found: rustix::io::Result<SocketAddrAny>| named(call, found.and_then(SocketAddr::try_from));
         let local = address("getsockname(2)", getsockname(fd))?;
         let remote = address("getpeername(2)", getpeername(fd).and_then(|peer| peer.ok_or(Errno::NOTCONN)))?;
         Ok(Names { local, remote })

@@ -1,11 +1,10 @@
 //! Out of the kernel.
 
 use crate::examine::{NotTaken, examine};
-use crate::give_back::abandon;
 use crate::guard;
 use crate::info::{Info, SACK, TIMESTAMPS};
+use crate::intrusion::{end_listening, expel, is_still};
 use crate::kernel::CallError;
-use crate::intrusion::is_still;
 use crate::names::Names;
 use crate::options;
 use crate::profile;
@@ -75,13 +74,13 @@ pub fn take_prepared(fd: impl AsFd, saved: Saved) -> Result<Taken, TakeError> {
 /// connection meanwhile is closed.
 pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
     let fd = fd.as_fd();
-    let is_on = repair::is_on(fd)?;
-    if is_on && !is_still(fd, &saved.names)? {
-        return abandon(fd);
-    }
-    guard::open(fd)?;
-    if is_on {
+    if repair::is_on(fd)? {
+        if end_listening(fd)? {
+            return guard::open(fd);
+        }
+        guard::open(fd)?;
         repair::turn_off_quietly(fd)?;
+        expel(fd, &[saved.names])?;
     }
     queues::count_without_urgent(fd)?;
     saved.restore_parked(fd)

@@ -26,8 +26,9 @@ impl Accepted {
     fn new() -> Accepted {
         let wire = Wire::shaped(&USUAL);
         let address = near(USUAL.family);
-        let (listener, other) =
-            wire.near.run(|| (TcpListener::bind((address, 0)).expect("bind"), TcpListener::bind((address, 0)).expect("bind")));
+        let (listener, other) = wire
+            .near
+            .run(|| (TcpListener::bind((address, 0)).expect("bind"), TcpListener::bind((address, 0)).expect("bind")));
         let (near, far) = Accepted::connect(&wire, &listener);
         Accepted { wire, listener, other, near, _far: far }
     }
@@ -122,7 +123,10 @@ fn intrude(intrusion: Intrusion, work: fn(&TcpStream) -> bool) -> usize {
         }
         assert_ne!(state(near), LISTEN, "before call {at}");
         let peer = near.peer_addr();
-        assert!(state(near) != ESTABLISHED || peer.as_ref().is_ok_and(|peer| *peer != nowhere()), "call {at}: {peer:?}");
+        assert!(
+            state(near) != ESTABLISHED || peer.as_ref().is_ok_and(|peer| *peer != nowhere()),
+            "call {at}: {peer:?}"
+        );
         if !has_intruded {
             return at;
         }

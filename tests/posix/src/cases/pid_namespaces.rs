@@ -144,7 +144,7 @@ fn child_waits() {
 
 /// A child that is process 1 of its namespace has no place in the family, which would never be free again: process 1 always lives.
 fn more_than_places() {
-    let (mut end, mut peer) = link::client(V4);
+    let (end, mut peer) = link::client(V4);
     for _ in 0..70 {
         cloned(|| ()).succeed();
     }

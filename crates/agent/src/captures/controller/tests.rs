@@ -21,9 +21,8 @@ fn settings() -> Settings {
 
 fn capture(name: &Name, netns: &Path) -> Arc<Capture> {
     let (name, netns) = (&name.name, netns.display());
-    let text = format!(
-        "{{apiVersion: sidestep.dev/v1, kind: Capture, metadata: {{name: {name}}}, spec: {{netns: {netns}}}}}"
-    );
+    let text =
+        format!("{{apiVersion: sidestep.dev/v1, kind: Capture, metadata: {{name: {name}}}, spec: {{netns: {netns}}}}}");
     match yaml::parse(&text).unwrap().pop() {
         Some(Object::Capture(capture)) => Arc::from(capture),
         other => panic!("{other:?}"),

@@ -120,9 +120,8 @@ fn network_policies_that_a_new_agent_cannot_read_stay_in_force() {
     let is_enforced = || call(&web, &db).is_ok() && is_refused(&stranger, &db);
     assert!(is_enforced());
     let stays = "Capture default/db: policies are as an earlier agent left them";
-    let is_kept = |node: &Node| {
-        node.status().is_ok() && node.check().problems.iter().any(|problem| problem.contains(stays))
-    };
+    let is_kept =
+        |node: &Node| node.status().is_ok() && node.check().problems.iter().any(|problem| problem.contains(stays));
     // The permission is missing.
     node.kill();
     world.refuse(NETWORK_POLICIES, true);
