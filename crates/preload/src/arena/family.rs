@@ -187,7 +187,7 @@ pub mod tests {
     use crate::arena::{alloc, conn, held_by_others, let_go, share_with_child};
 
     /// No process has this number.
-    const NO_PROCESS: u32 = u32::MAX / 2;
+    const NO_PROCESS: u32 = u32::MAX / 4;
 
     /// Place of a child that has been forked and runs.
     pub fn child() -> u32 {
