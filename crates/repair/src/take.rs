@@ -16,7 +16,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
 /// Why a connection was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
     /// The connection must stay in the kernel. Nothing has changed.
     #[error("the connection stays in the kernel: {0}")]
@@ -33,7 +33,7 @@ pub enum TakeError {
         /// What failed while undoing.
         source: CallError,
         /// For [`undo`].
-        saved: Saved,
+        saved: Box<Saved>,
     },
 }
 
@@ -89,7 +89,7 @@ pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
 fn undone(fd: BorrowedFd, saved: Saved, error: TakeError) -> TakeError {
     match undo(fd, &saved) {
         Ok(()) => error,
-        Err(source) => TakeError::Stuck { source, saved },
+        Err(source) => TakeError::Stuck { source, saved: Box::new(saved) },
     }
 }
 
