@@ -52,9 +52,9 @@ impl Sets {
         if !fdtable::follows_any() || n <= 0 {
             return None;
         }
-        let n = if n as usize > fdtable::MAX_FD { table_of(n) } else { n };
         let ours = given.iter().any(|set| !set.is_null() && holds_ours(*set, n.min(fdtable::highest() + 1)));
-        ours.then_some(Sets { n, given })
+        // The kernel cuts `n` before it reads the sets: some programs pass their limit, with sets of an fd_set's usual size.
+        ours.then(|| Sets { n: if n as usize > libc::FD_SETSIZE { table_of(n) } else { n }, given })
     }
 
     fn words(&self) -> usize {
