@@ -234,7 +234,8 @@ pub fn create(fd: i32) -> Option<u32> {
     s.family.store(0, Relaxed);
     s.held_until.store(0, Relaxed);
     let lives = [&s.had_waiter, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_changing, &s.is_shared];
-    let flags = lives.into_iter().chain([&s.is_given_back, &s.has_level, &s.has_edge, &s.entries_used]);
+    // Not `entries_used`: a thread that still waits in the closed set has the buffer, and gives it back itself.
+    let flags = lives.into_iter().chain([&s.is_given_back, &s.has_level, &s.has_edge]);
     flags.for_each(|flag| flag.store(false, Relaxed));
     HIGH.fetch_max(index + 1, AcqRel);
     Some(index)
