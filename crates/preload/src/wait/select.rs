@@ -202,7 +202,14 @@ impl Wanted<'_> {
                 return closed;
             }
             let over = ns == Some(0) || deadline.has_passed();
-            if over || list[..n].iter().any(is_warranted) {
+            let found = list[..n].iter().any(is_warranted);
+            if ns == Some(0)
+                && !found
+                && let Err(e) = poll::let_signals_in(mask)
+            {
+                return Answer::Done(Err(e));
+            }
+            if over || found {
                 self.sets.fill(0);
                 return Answer::Done(Ok(list[..n].iter().map(|p| self.found(p)).sum()));
             }
