@@ -1,7 +1,7 @@
 //! Moves one or both directions to the kernel for good, with every byte.
 
 use crate::link;
-use crate::record::{Conn, flag};
+use crate::record::{self, Conn, flag};
 use crate::stream::stretch::{self, end_for_good};
 use crate::stream::{deputy, leave, parked, rx};
 use crate::wait::Deadline;
@@ -21,8 +21,9 @@ pub fn tx(c: &'static Conn, fd: i32, reason: Reason) {
 /// Moves our direction to the kernel for good before a call that sends natively, which must not overtake unread bytes of the
 /// ring. EAGAIN, EINTR: the kernel's buffers are full. The native call would return the same.
 pub fn before_native_send(c: &'static Conn, fd: i32, reason: Reason, flags: i32) -> Result<()> {
-    if flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK) {
-        return send_last(c, fd, Some(reason), c.tx_timeout_us.load(Relaxed));
+    let timeout_us = c.tx_timeout_us.load(Relaxed);
+    if flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK) && timeout_us != record::NO_WAIT {
+        return send_last(c, fd, Some(reason), timeout_us);
     }
     match send_what_goes(c, fd, Some(reason)) {
         Sent::Everything => Ok(()),
@@ -66,7 +67,7 @@ fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
 fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit_us: u64) -> Result<()> {
     let mut wait = Pause::new(limit_us);
     // `wait` alone would go on for as long as something is ready, or handlers run.
-    let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us * 1000));
+    let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us.saturating_mul(1000)));
     while send_what_goes(c, fd, reason) == Sent::InPart {
         match wait.pause(c, Number::of(fd), Want::Out) {
             Err(Errno(libc::EINTR)) if limit_us == LAST_WAIT_US => wait = Pause::new(limit_us),

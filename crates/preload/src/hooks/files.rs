@@ -19,7 +19,7 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
     let Some(c) = conn(out) else { return out_of(conn(from).map(arena::conn), from, native) };
     let start = if at.is_null() { seek(from, 0, libc::SEEK_CUR) } else { user::read(at.cast_const()) };
     let start = match start {
-        Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
+        Ok(start) if is_position(start, n) => start,
         // The source has no file position (a pipe, for instance). This is rare, so the kernel does it.
         Err(Errno(libc::ESPIPE)) => {
             return transmit::by_kernel(arena::conn(c), out, Reason::Splice, 0, native);
@@ -28,7 +28,7 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
     };
     // Only the call itself shows which carrier is used: the connection may be attached during the call.
     let mut by_kernel = false;
-    let sent = transmit::send(c, out, &mut File { fd: from, start, len: n }, 0, || {
+    let sent = transmit::send(c, out, &mut File::new(from, start, n), 0, || {
         by_kernel = true;
         native()
     });
@@ -64,6 +64,11 @@ fn seek(fd: c_int, to: off_t, whence: c_int) -> Result<off_t> {
         .map(|at| at as off_t)
 }
 
+/// Whether the kernel accepts this position with this count (rw_verify_area). Otherwise it says EINVAL.
+fn is_position(start: off_t, n: usize) -> bool {
+    off_t::try_from(n).is_ok_and(|n| start >= 0 && start.checked_add(n).is_some())
+}
+
 /// A file as a source, read straight into the ring.
 struct File {
     fd: c_int,
@@ -72,6 +77,11 @@ struct File {
 }
 
 impl File {
+    /// The `n` bytes from `start` on, or as many of them as one call can send.
+    fn new(fd: c_int, start: off_t, n: usize) -> File {
+        File { fd, start, len: n.min(iov::MOST) }
+    }
+
     /// # Safety
     /// `to` must be writable for `max` bytes.
     unsafe fn read(&self, from: usize, to: *mut u8, max: usize) -> Result<usize> {
@@ -248,4 +258,23 @@ pub unsafe fn vdprintf_chk(fd: c_int, _flag: c_int, format: *const c_char, args:
 unsafe extern "C" fn ss_vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c_int {
     // SAFETY: the same contract.
     unsafe { vdprintf(fd, format, args) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sendfile_sends_no_more_than_one_write() {
+        for (n, sent) in [(0, 0), (iov::MOST, iov::MOST), (iov::MOST + 1, 0x7fff_f000), (usize::MAX, 0x7fff_f000)] {
+            assert_eq!(File::new(-1, 0, n).len(), sent);
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_sendfile_end_below_the_last_position() {
+        assert!(is_position(0, off_t::MAX as usize) && is_position(off_t::MAX - 1, 1) && is_position(off_t::MAX, 0));
+        assert!(!is_position(1, off_t::MAX as usize) && !is_position(off_t::MAX, 1));
+        assert!(!is_position(-1, 1) && !is_position(0, usize::MAX));
+    }
 }

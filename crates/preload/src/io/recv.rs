@@ -12,7 +12,7 @@ use crate::{arena, errno, offer};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 use sidestep_abi::Reason;
-use sidestep_sys::{Errno, Result, clock};
+use sidestep_sys::{Errno, Result, clock, tcp};
 
 /// Receives into `to` as recvmsg(2) would. `native`: the program's own call.
 #[inline]
@@ -54,7 +54,8 @@ fn attached(index: u32, c: &'static Conn, fd: i32, to: Destination, flags: i32) 
     // The value at the beginning of the call: a later change of O_NONBLOCK affects the next call only.
     let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
     let sleeps = patient && c.rx_timeout_us.load(Relaxed) != record::NO_WAIT;
-    let (mut got, mut peeks) = (0, 0);
+    let peeks_all = sleeps && flags & (MSG_PEEK | MSG_WAITALL) == MSG_PEEK | MSG_WAITALL;
+    let (mut got, mut peeks, mut has_ended) = (0, 0, false);
     let mut wait = Blocking::new(c.rx_timeout_us.load(Relaxed));
     loop {
         let step = c.with_rx(|rx| step(c, rx, arena::number(index, fd), to, got, (flags, sleeps)));
@@ -62,11 +63,12 @@ fn attached(index: u32, c: &'static Conn, fd: i32, to: Destination, flags: i32) 
         let step = step.unwrap_or(Err(Errno(EAGAIN)));
         match step {
             // MSG_PEEK consumes nothing, so no wait can be asked for "more than these bytes".
-            Ok(Step::Bytes(n))
-                if flags & (MSG_PEEK | MSG_WAITALL) == MSG_PEEK | MSG_WAITALL && n < want && peeks < PEEKS =>
-            {
+            Ok(Step::Bytes(n)) if peeks_all && n < want && peeks < PEEKS && !has_ended => {
                 peeks += 1;
-                clock::nap_us(PEEK_US);
+                has_ended = c.has(flag::RX_SHUT) || tcp::has_ended(arena::number(index, fd));
+                if !has_ended {
+                    clock::nap_us(PEEK_US); // if it has, the next look finds the last bytes
+                }
             }
             Ok(Step::Bytes(n)) if flags & MSG_PEEK != 0 => return Ok(n),
             Ok(Step::Bytes(n)) => {

@@ -7,7 +7,7 @@ use sidestep_ring::Data;
 use sidestep_sys::{Errno, Result, mem, tcp};
 
 /// Most bytes of one call (MAX_RW_COUNT): INT_MAX, rounded down to pages.
-const MOST: usize = 0x7fff_f000;
+pub const MOST: usize = 0x7fff_f000;
 /// End of the addresses that a program can map.
 const LOWER_HALF: usize = (1 << 47) - 4096;
 /// Vectors with up to this many buffers are kept on the stack; longer ones in a mapping, for the duration of the call.

@@ -60,6 +60,19 @@ pub fn keep(index: u32, iov: &[iovec]) -> Result<usize> {
     kept.map(|()| n)
 }
 
+/// The record is about to be another connection's: what is kept for the last one, which ended before it was sent, must not go to
+/// that connection's peer.
+pub fn forget(index: u32) {
+    if !has_some(index) || LOCK.lock(crate::thread::tid()) == Taken::Reentered {
+        return;
+    }
+    if has_some(index) {
+        LEN.store(0, Relaxed);
+        OWNER.store(0, Release);
+    }
+    LOCK.unlock();
+}
+
 /// Sends the kept bytes with `send`, which returns how many bytes it has sent.
 pub fn flush(mut send: impl FnMut(&[u8]) -> usize) {
     if LOCK.lock(crate::thread::tid()) == Taken::Reentered {
@@ -103,5 +116,18 @@ mod tests {
         });
         assert_eq!(sent, b"abcdef");
         assert!(!has_some(3));
+        // The connection ends before its bytes are sent, and another one gets its record.
+        assert_eq!(write(3, b"old"), Ok(3));
+        forget(4);
+        assert!(has_some(3), "of another connection");
+        forget(3);
+        assert!(!has_some(3));
+        assert_eq!(write(4, b"new"), Ok(3));
+        sent.clear();
+        flush(|bytes| {
+            sent.extend_from_slice(bytes);
+            bytes.len()
+        });
+        assert_eq!(sent, b"new");
     }
 }

@@ -88,7 +88,7 @@ impl Pause {
     /// Waits until another look at the connection is worth it. EAGAIN: the time is up; EINTR: a signal handler ran; EBADF: the
     /// connection was closed meanwhile.
     pub fn pause(&mut self, c: &Conn, number: Number, want: Want) -> Result<()> {
-        let limit = (self.timeout_us > 0).then_some(self.timeout_us * 1000);
+        let limit = (self.timeout_us > 0).then_some(self.timeout_us.saturating_mul(1000));
         let deadline = self.deadline.get_or_insert_with(|| Deadline::after_ns(limit));
         let generation = c.phase.generation();
         let may_look = !self.looked;

@@ -176,6 +176,17 @@ pub fn with_list<T>(len: usize, work: impl FnOnce(&mut [pollfd]) -> T) -> Result
     Ok(result)
 }
 
+/// For a call without time to wait that has found nothing. EINTR: `mask`, the program's own for the call or null, has let a
+/// pending signal through, and its handler has run.
+pub fn let_signals_in(mask: *const sigset_t) -> Result<()> {
+    if mask.is_null() {
+        return Ok(());
+    }
+    // SAFETY: an empty list; the timespec and the program's mask are alive during the call.
+    let n = unsafe { next::ppoll(core::ptr::null_mut(), 0, as_ptr(&NOW), mask) };
+    errno::check(n as isize).map(drop)
+}
+
 /// An entry that poll(2) skips.
 const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
@@ -201,8 +212,11 @@ impl Poll<'_> {
         loop {
             if self.poll_rings() > 0 || ns == Some(0) {
                 let n = self.finish()?;
+                if n == 0 && ns == Some(0) {
+                    return let_signals_in(mask).map(|()| 0);
+                }
                 // A connection that was ready may have returned to the kernel since.
-                if n > 0 || ns == Some(0) {
+                if n > 0 {
                     return Ok(n);
                 }
             }

@@ -52,9 +52,9 @@ impl Sets {
         if !fdtable::follows_any() || n <= 0 {
             return None;
         }
-        let n = if n as usize > fdtable::MAX_FD { table_of(n) } else { n };
         let ours = given.iter().any(|set| !set.is_null() && holds_ours(*set, n.min(fdtable::highest() + 1)));
-        ours.then_some(Sets { n, given })
+        // The kernel cuts `n` before it reads the sets: some programs pass their limit, with sets of an fd_set's usual size.
+        ours.then(|| Sets { n: if n as usize > libc::FD_SETSIZE { table_of(n) } else { n }, given })
     }
 
     fn words(&self) -> usize {
@@ -202,7 +202,14 @@ impl Wanted<'_> {
                 return closed;
             }
             let over = ns == Some(0) || deadline.has_passed();
-            if over || list[..n].iter().any(is_warranted) {
+            let found = list[..n].iter().any(is_warranted);
+            if ns == Some(0)
+                && !found
+                && let Err(e) = poll::let_signals_in(mask)
+            {
+                return Answer::Done(Err(e));
+            }
+            if over || found {
                 self.sets.fill(0);
                 return Answer::Done(Ok(list[..n].iter().map(|p| self.found(p)).sum()));
             }

@@ -127,6 +127,8 @@ pub struct Set {
     pub shown: AtomicBool,
     /// Nothing is managed in the set, for good.
     pub is_kernels: AtomicBool,
+    /// As `is_kernels`, and all that was managed has been given back: nothing in the kernel's set has a tag of ours.
+    pub is_given_back: AtomicBool,
     /// A wait for the set has been seen, and no forked relative has the set.
     pub is_waited_for: AtomicBool,
     /// A thread is taking over the registrations, at the first wait.
@@ -168,6 +170,7 @@ static SET: [Set; SETS] = [const {
         nested: AtomicBool::new(false),
         shown: AtomicBool::new(false),
         is_kernels: AtomicBool::new(false),
+        is_given_back: AtomicBool::new(false),
         is_waited_for: AtomicBool::new(false),
         is_changing: AtomicBool::new(false),
         has_level: AtomicBool::new(false),
@@ -231,7 +234,8 @@ pub fn create(fd: i32) -> Option<u32> {
     s.family.store(0, Relaxed);
     s.held_until.store(0, Relaxed);
     let lives = [&s.had_waiter, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_changing, &s.is_shared];
-    let flags = lives.into_iter().chain([&s.has_level, &s.has_edge, &s.entries_used]);
+    // Not `entries_used`: a thread that still waits in the closed set has the buffer, and gives it back itself.
+    let flags = lives.into_iter().chain([&s.is_given_back, &s.has_level, &s.has_edge]);
     flags.for_each(|flag| flag.store(false, Relaxed));
     HIGH.fetch_max(index + 1, AcqRel);
     Some(index)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use libc::{MSG_DONTWAIT, MSG_WAITALL, POLLIN, SO_RCVLOWAT, SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET};
+use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL, POLLIN, SO_RCVLOWAT, SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET};
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     case("blocking.waitall_gets_all", waitall),
     case("blocking.waitall_ends_with_the_stream", waitall_eof),
     case("blocking.waitall_gives_up_at_the_timeout", waitall_timeout),
+    case("blocking.waitall_peeks_until_the_stream_ends", waitall_peek),
     case("blocking.receive_low_water_mark", low_water_mark).reason("socket-option"),
     case("blocking.low_water_mark_above_what_is_unread", mark_above_unread).reason("socket-option"),
     case("blocking.low_water_mark_of_the_listener", mark_of_listener)
@@ -168,6 +169,39 @@ fn waitall_timeout() {
     let all = |fd, buf: &mut [u8]| io::recv(fd, buf, MSG_WAITALL);
     assert_eq!(end.rx.try_recv(1000, all), Ok(300));
     assert_eq!(end.rx.try_recv(1000, all), Err(EAGAIN));
+}
+
+/// A peek of a hundred bytes that does not wait longer than it must, and what it has found.
+fn quick_peek(end: &End, flags: i32) -> usize {
+    let mut buf = [0; 100];
+    let mut n = 0;
+    let (clock, _) = measure(|| n = io::recv(end.fd(), &mut buf, MSG_PEEK | MSG_WAITALL | flags).expect("a peek"));
+    assert!(clock < Duration::from_millis(700), "the peek took {clock:?}");
+    end.rx.peeked(&buf[..n]);
+    n
+}
+
+/// With MSG_WAITALL a peek waits for the rest, unless the socket does not wait, or nothing more can come.
+fn waitall_peek() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.send(10);
+    end.rx.await_bytes(10);
+    assert_eq!(quick_peek(&end, MSG_DONTWAIT), 10);
+    fds::set_nonblocking(end.fd(), true);
+    assert_eq!(quick_peek(&end, 0), 10);
+    fds::set_nonblocking(end.fd(), false);
+    net::set_timeout(end.fd(), SO_RCVTIMEO, -1000);
+    assert_eq!(quick_peek(&end, 0), 10);
+    net::set_timeout(end.fd(), SO_RCVTIMEO, 0);
+    peer.after(20).start("send", &[90]);
+    assert_eq!(quick_peek(&end, 0), 100);
+    peer.finish();
+    end.recv(90);
+    peer.shutdown(libc::SHUT_WR);
+    assert_eq!(poll::events_of(end.fd(), libc::POLLRDHUP, 2000), libc::POLLRDHUP);
+    assert_eq!(quick_peek(&end, 0), 10);
+    end.recv(10);
+    end.rx.expect_eof();
 }
 
 /// Neither a read nor a wait returns with fewer bytes than the mark.

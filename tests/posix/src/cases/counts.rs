@@ -3,8 +3,9 @@
 
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use libc::{c_void, epoll_event, iovec, mmsghdr, msghdr};
+use libc::{c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, timeval};
 
 use crate::around::on_both;
 use crate::case::{Case, case};
@@ -14,7 +15,8 @@ use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EBADF, EEXIST, EFAULT, EINVAL, EMSGSIZE, EOPNOTSUPP, ESPIPE, Outcome, outcome};
 use crate::sys::net::Family::V4;
 use crate::sys::select::{Bits, Sets};
-use crate::sys::{Fd, fds, io, net, poll, process, select};
+use crate::sys::threads::{Blocked, blocked};
+use crate::sys::{Fd, bad, fds, io, net, poll, process, select};
 
 pub const CASES: &[Case] = &[
     case("counts.of_vectors", || on_both(vectors)),
@@ -24,6 +26,7 @@ pub const CASES: &[Case] = &[
     case("counts.of_polled_descriptors", || on_both(polled)),
     case("counts.list_as_long_as_the_limit", longest_list).reason("fd-limit"),
     case("counts.of_selected_descriptors", || on_both(selected)),
+    case("counts.limit_as_the_number_of_selected", limit_of_descriptors),
     case("counts.ways_to_shut_down", || on_both(ways_to_shut_down)),
     case("counts.flags_that_do_not_exist", || on_both(flags)),
     case("counts.flags_that_only_the_kernel_serves", served_by_the_kernel).reason("kernel-feature"),
@@ -233,6 +236,45 @@ fn table_has(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc/self/status");
     let size = status.lines().find_map(|l| l.strip_prefix("FDSize:")).expect("FDSize");
     number < size.trim().parse::<i32>().expect("a number")
+}
+
+/// Many programs pass their limit of descriptors, and sets of the usual size: the kernel reads the sets only as far as its
+/// descriptor table reaches.
+fn limit_of_descriptors() {
+    static WORDS: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+    let (mut end, mut peer) = link::client(V4);
+    let (word, bit) = (end.fd() as usize / 64, 1u64 << (end.fd() % 64));
+    // No memory behind the set.
+    let set = bad::ends_after(size_of::<fd_set>()).cast::<u64>();
+    // SAFETY: a word of the set.
+    unsafe { set.add(word).write(bit) };
+    let waits = select_up_to_the_limit(set as usize);
+    peer.send(10);
+    assert_eq!(waits.join(), Ok(1));
+    // SAFETY: as above.
+    assert_eq!(unsafe { set.add(word).read() }, bit);
+    end.recv(10);
+    // Memory of another thread behind the set.
+    WORDS[word].store(bit, Ordering::Relaxed);
+    let waits = select_up_to_the_limit(WORDS.as_ptr() as usize);
+    let other = &WORDS[size_of::<fd_set>() / 8 + 5];
+    other.store(77, Ordering::Relaxed);
+    peer.send(10);
+    assert_eq!(waits.join(), Ok(1));
+    assert_eq!(other.load(Ordering::Relaxed), 77, "select wrote behind the set");
+    end.recv(10);
+}
+
+const LIMIT: usize = 65_536;
+
+/// A thread that waits up to five seconds for what is readable in the set at this address.
+fn select_up_to_the_limit(set: usize) -> Blocked<Outcome> {
+    blocked(move || {
+        let mut time = timeval { tv_sec: 5, tv_usec: 0 };
+        let set = set as *mut fd_set;
+        // SAFETY: the set has room for each descriptor that this process can have.
+        outcome(unsafe { libc::select(LIMIT as i32, set, null_mut(), null_mut(), &mut time) })
+    })
 }
 
 fn ways_to_shut_down(client: &mut End, _: &mut End) {

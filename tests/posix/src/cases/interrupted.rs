@@ -12,7 +12,7 @@ use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EINTR, Outcome};
 use crate::sys::net::Family::V4;
 use crate::sys::select::{Bits, Sets};
-use crate::sys::{Fd, io, poll, select, signal};
+use crate::sys::{Fd, fds, io, poll, select, signal};
 use crate::ways::{receiving, sending};
 
 pub const CASES: &[Case] = &[
@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     case("interrupted.waitall_returns_the_part_received", part_received),
     case("interrupted.masks_of_ppoll_pselect_epoll_pwait", masks),
     case("interrupted.signal_waiting_before_ppoll_is_not_lost", waiting_signal),
+    case("interrupted.signal_waiting_before_a_look_without_time", waiting_signal_without_time),
     case("interrupted.handler_writes_to_another_socket", handler_writes_elsewhere),
     case("interrupted.handler_writes_to_the_same_socket", handler_writes_here),
     case("interrupted.storm_of_signals_loses_nothing", storm).bulk(),
@@ -183,6 +184,47 @@ fn waiting_signal() {
     peer.send(10);
     assert_eq!(poll::ppoll(&mut [poll::want(fd, libc::POLLIN)], 5000, Some(&open)), Ok(1));
     end.recv(10);
+}
+
+/// A mask that lets the signal through does so in a call without time to wait, too, unless there is something to report.
+/// epoll_pwait returns before it looks for signals.
+fn waiting_signal_without_time() {
+    let (mut end, mut peer) = link::client(V4);
+    let (fd, pipe) = (end.fd(), fds::pipe(libc::O_CLOEXEC).0);
+    let open = signal::block(&[SIGUSR1]);
+    signal::count_signal(SIGUSR1, SA_RESTART);
+    // SAFETY: raises a signal that has a handler.
+    let raise = || assert_eq!(unsafe { libc::raise(SIGUSR1) }, 0);
+    let ppoll = || poll::ppoll(&mut [poll::want(fd, libc::POLLIN)], 0, Some(&open));
+    let beside_a_pipe =
+        |mask| poll::ppoll(&mut [poll::want(fd, libc::POLLIN), poll::want(pipe, libc::POLLIN)], 0, mask);
+    let pselect = |fds: &[Fd]| {
+        let mut sets = Sets { read: Bits::of(fds), ..Sets::default() };
+        select::pselect(fd.max(pipe) + 1, &mut sets, 0, Some(&open))
+    };
+    let calls: [(&str, &dyn Fn() -> Outcome); 4] = [
+        ("ppoll", &ppoll),
+        ("ppoll beside a pipe", &|| beside_a_pipe(Some(&open))),
+        ("pselect", &|| pselect(&[fd])),
+        ("pselect beside a pipe", &|| pselect(&[fd, pipe])),
+    ];
+    for (round, (name, call)) in calls.into_iter().enumerate() {
+        raise();
+        assert_eq!(call(), Err(EINTR), "{name}");
+        assert_eq!(signal::count(SIGUSR1), round + 1, "{name}");
+        assert_eq!(call(), Ok(0), "{name}: no signal waits");
+    }
+    let set = Epoll::new();
+    set.add(fd, epoll::IN);
+    raise();
+    assert_eq!(beside_a_pipe(None), Ok(0), "blocked");
+    assert_eq!(set.pwait(0, &open), Ok(vec![]));
+    peer.send(10);
+    end.rx.await_bytes(10);
+    assert_eq!((ppoll(), pselect(&[fd])), (Ok(1), Ok(1)));
+    assert_eq!(signal::count(SIGUSR1), calls.len(), "what is ready comes first");
+    end.recv(10);
+    assert_eq!(ppoll(), Err(EINTR));
 }
 
 static HANDLERS_FD: AtomicI32 = AtomicI32::new(-1);

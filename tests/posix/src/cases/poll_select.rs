@@ -333,6 +333,10 @@ fn signal_beside_a_hang_up() {
     });
     assert_eq!(signal::count(SIGALRM), 1);
     assert!((50..5_000).contains(&clock.as_millis()), "interrupted after {clock:?}");
+    // SAFETY: raises a signal that has a handler.
+    assert_eq!(unsafe { libc::raise(SIGALRM) }, 0);
+    assert_eq!(pselect(dead.fd() + 1, &mut sets, 0, Some(&signal::set_of(&[]))), Err(EINTR));
+    assert_eq!(signal::count(SIGALRM), 2);
 }
 
 fn bits_cleared() {

@@ -207,6 +207,9 @@ fn past_end() {
     assert_eq!(io::sendfile(end.fd(), file, Some(&mut offset), 1000), Ok(40));
     assert_eq!(offset, 100);
     end.tx.sent(40);
+    // The end of the count would be no position, however far the file's end is before it.
+    assert_eq!(io::sendfile(end.fd(), file, Some(&mut (i64::MAX - (1 << 30))), isize::MAX as usize), Err(EINVAL));
+    assert_eq!(io::sendfile(end.fd(), file, Some(&mut 1), isize::MAX as usize), Err(EINVAL));
     peer.call("skip", &[60]);
     peer.recv(40);
 }

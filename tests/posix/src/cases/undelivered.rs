@@ -1,12 +1,14 @@
 //! Both ends execute programs without the library while more bytes are unread in a ring than the kernel's buffers hold. A
 //! stream that goes on or ends regularly must have all of them.
 
+use std::time::Duration;
+
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
 use crate::peer::{Peer, Preload};
 use crate::replace::Exec;
-use crate::sys::cpu::eventually;
+use crate::sys::cpu::{eventually, measure};
 use crate::sys::errno::{EAGAIN, ECONNRESET, Errno};
 use crate::sys::net::Family::V4;
 use crate::sys::{io, net};
@@ -108,6 +110,11 @@ fn overtaken() {
     receiver.hand_over(&b, true, false);
     b.close();
     assert_eq!(io::send(a.fd(), b"!", libc::MSG_OOB | libc::MSG_DONTWAIT), Err(EAGAIN));
+    // With a negative timeout no call waits.
+    net::set_timeout(a.fd(), libc::SO_SNDTIMEO, -1000);
+    let (clock, _) = measure(|| assert_eq!(io::send(a.fd(), b"!", libc::MSG_OOB), Err(EAGAIN)));
+    assert!(clock < Duration::from_secs(1), "the call took {clock:?}");
+    net::set_timeout(a.fd(), libc::SO_SNDTIMEO, 0);
     receiver.start("recv", &[filled as u64 + 1000]);
     a.send(1000);
     receiver.finish();

@@ -1,15 +1,18 @@
 //! io_uring through the libc function `syscall`: a connection that an entry touches goes to the kernel, all others stay.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
+use crate::sys::cpu::sleep_ms;
 use crate::sys::epoll::{self, Epoll, IN, OUT};
 use crate::sys::errno::{EBADF, EEXIST, EINVAL, ENOENT};
 use crate::sys::net::Family::V4;
 use crate::sys::uring::{self, Entry, Ring};
-use crate::sys::{Fd, fds, io, passing};
+use crate::sys::{Fd, fds, io, net, passing};
 
 /// Bytes that another connection of the process carries meanwhile.
 const BESIDES: usize = 50_000;
@@ -25,6 +28,8 @@ pub const CASES: &[Case] = &[
     case("uring.epoll_ctl_in_a_chain", || beside_another(in_a_chain)).reason("kernel-feature"),
     case("uring.epoll_ctl_of_a_set_out_of_sight", || beside_another(unknown_set)).reason("foreign"),
     case("uring.polls_a_set", || beside_another(polls_a_set)).reason("kernel-feature"),
+    case("uring.polls_a_set_with_a_fired_one_shot", || beside_another(polls_fired)).reason("kernel-feature"),
+    case("uring.polls_a_set_in_which_a_thread_waits", polls_beside_a_wait).reason("kernel-feature"),
     case("uring.passes_a_descriptor", || beside_another(passes)).reason("passed"),
     case("uring.nothing_but_other_files", other_files),
     case("uring.closed_and_copied_rings", closed_rings),
@@ -260,6 +265,54 @@ fn polls_a_set(client: &mut End, server: &mut End) {
     server.recv(1);
     set.modify(client.fd(), OUT | epoll::ET);
     assert_eq!(set.wait(1000), [(OUT, client.fd() as u64)]);
+}
+
+/// A one-shot registration that has fired stays silent, and can be armed again.
+fn polls_fired(client: &mut End, server: &mut End) {
+    let (mut ring, set) = (Ring::new(), Epoll::new());
+    let (out, into) = fds::pipe(0);
+    set.add(client.fd(), IN | epoll::ONESHOT);
+    assert_eq!(set.wait(0), []);
+    server.send(1);
+    assert_eq!(set.wait(5000), [(IN, client.fd() as u64)]);
+    set.add(out, IN);
+    assert_eq!(io::write(into, b"x"), Ok(1));
+    assert_eq!(ring.poll(set.fd, libc::POLLIN), Ok(libc::POLLIN as usize));
+    assert_eq!(io::read(out, &mut [0]), Ok(1));
+    server.send(1);
+    client.rx.await_bytes(2);
+    assert_eq!(set.wait(0), []);
+    set.modify(client.fd(), IN | epoll::ONESHOT);
+    assert_eq!(set.wait(5000), [(IN, client.fd() as u64)]);
+    client.recv(2);
+}
+
+/// Another thread waits in the set while its connection goes to the kernel, which takes long, since the kernel has no room for
+/// all unread bytes: that thread gets the program's own events only.
+fn polls_beside_a_wait() {
+    let (mut end, mut peer) = link::client(V4);
+    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &16_384).expect("SO_RCVBUF");
+    peer.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 16_384);
+    let (mut ring, set) = (Ring::new(), Epoll::new());
+    set.add(end.fd(), IN);
+    assert_eq!(set.wait(0), []);
+    let filled = peer.call("fill", &[]);
+    peer.start("recv", &[1]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(set.wait(5000), [(IN, end.fd() as u64)]);
+                sleep_ms(1);
+            }
+        });
+        assert_eq!(ring.poll(set.fd, libc::POLLIN), Ok(libc::POLLIN as usize));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    end.recv(filled as usize);
+    end.send(1);
+    peer.finish();
+    assert_eq!(set.wait(0), []);
 }
 
 /// A message that passes the connection to another process; here it comes back at once.

@@ -69,3 +69,24 @@ pub unsafe fn written(room: &[MaybeUninit<epoll_event>], n: usize) -> &[epoll_ev
     // SAFETY: by contract the kernel has written so many.
     unsafe { core::slice::from_raw_parts(room.as_ptr().cast(), n.min(room.len())) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wait::sets;
+
+    #[test]
+    fn a_wait_in_a_closed_set_keeps_the_buffer_from_the_next_set() {
+        let room_of = |s: &Set| with_room(s, MANY, |room| room.len());
+        let index = sets::create(7).expect("a record");
+        let s = sets::get(index);
+        with_room(s, MANY, |room| {
+            assert_eq!(room.len(), MANY);
+            s.refs.store(0, Release); // another thread closes the set
+            assert_eq!(sets::create(8), Some(index), "the first free record");
+            assert_eq!(room_of(s), FEW, "a wait in the next set must not get the same memory");
+        });
+        assert_eq!(room_of(s), MANY, "the first wait has given the buffer back");
+        s.refs.store(0, Release);
+    }
+}

@@ -38,6 +38,17 @@ pub(super) fn hand_back(s: &Set, regs: &mut Regs, fd: i32) {
     s.asked.store(0, Relaxed); // the kernel may have an event at once
 }
 
+/// Gives back a one-shot registration that has fired, from a set in which nothing may keep a tag of ours: the program's own waits
+/// would report the tag. Until the program changes it, the kernel reports nothing of it but an error or a hang-up.
+#[cold]
+fn hand_back_fired(s: &Set, regs: &mut Regs, fd: i32) {
+    let Some(r) = regs.get(fd).filter(|r| r.is_managed()) else { return };
+    r.state = reg::PRESENT;
+    let (events, data) = (r.events, r.data);
+    note_native(s, events);
+    let _ = put(s, fd, events, (events & (ET | ONESHOT), data));
+}
+
 /// The kernel has a registration of its own in the set.
 pub(super) fn note_native(s: &Set, events: u32) {
     let flag = if events & (ET | ONESHOT) == 0 { &s.has_level } else { &s.has_edge };
@@ -135,7 +146,12 @@ pub(super) fn drain_set_to_kernel(s: &Set, reason: Reason) {
     for_each_managed(s, |fd, c| {
         drain::to_kernel(c, fd, reason);
         drop_doorbell(s, c);
-        s.with(|inner| hand_back(s, &mut inner.regs, fd));
+        s.with(|inner| {
+            hand_back(s, &mut inner.regs, fd);
+            if s.is_kernels.load(Relaxed) {
+                hand_back_fired(s, &mut inner.regs, fd);
+            }
+        });
     });
     if let Some(p) = s.waiter() {
         let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, waiter::doorbell(p), 0, 0);
@@ -189,6 +205,8 @@ pub fn leave_to_kernel(index: u32, reason: Reason) {
     let s = sets::get(index);
     s.is_kernels.store(true, Relaxed);
     drain_set_to_kernel(s, reason);
+    // SYNC given back: a wait that finds this finds no tag of ours in the kernel's set.
+    s.is_given_back.store(true, Release);
 }
 
 pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)) {

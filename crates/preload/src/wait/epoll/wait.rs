@@ -71,9 +71,10 @@ pub fn wait(
     member::check();
     shared::uses(index);
     refresh_nested();
-    let is_kernels = s.is_kernels.load(Relaxed);
+    // SYNC given back: while another thread still gives registrations back, the kernel's events may have our tags.
+    let is_given_back = s.is_given_back.load(Acquire);
     // The set has no doorbell, and nobody can change that meanwhile.
-    let n = if is_kernels || !s.had_waiter.load(Relaxed) && thread::is_alone() && native_cap().is_none() {
+    let n = if is_given_back || !s.had_waiter.load(Relaxed) && thread::is_alone() && native_cap().is_none() {
         if ns == Some(0) { native() } else { rest::during(native) }
     } else {
         let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
