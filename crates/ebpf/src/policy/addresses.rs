@@ -2,6 +2,7 @@
 
 use super::layout::{own_key, own_key_of};
 use crate::error::Result;
+use crate::layout::to_address;
 use crate::table::Table;
 use sidestep_mesh::address::{Address, Family};
 use sidestep_mesh::capture::tables::PodNetwork;
@@ -48,11 +49,17 @@ impl From<&PodNetwork> for Addresses {
 pub struct AddressTable {
     table: Table<own_key, u8>,
     written: BTreeMap<u64, BTreeMap<Address, u8>>,
+    /// What an earlier process has written of namespaces that this one has not put yet: some may have other addresses by now.
+    left: BTreeMap<u64, BTreeSet<Address>>,
 }
 
 impl AddressTable {
     pub fn new(table: Table<own_key, u8>) -> AddressTable {
-        AddressTable { table, written: BTreeMap::new() }
+        let mut left: BTreeMap<u64, BTreeSet<Address>> = BTreeMap::new();
+        for key in table.keys() {
+            left.entry(key.netns).or_default().insert(to_address(&key.address));
+        }
+        AddressTable { table, written: BTreeMap::new(), left }
     }
 
     /// Writes the addresses. The mark that all are known is written last.
@@ -65,17 +72,22 @@ impl AddressTable {
         written.extend(new.iter().map(|(at, _)| (*at, UNSURE)));
         self.table.put_all(&new.iter().map(|(at, kind)| (own_key_of(cookie, *at), *kind)).collect::<Vec<_>>())?;
         written.extend(new);
-        let gone = written.keys().filter(|at| !wanted.contains_key(at));
+        let left = self.left.get(&cookie).into_iter().flatten();
+        let gone = written.keys().chain(left).filter(|at| !wanted.contains_key(at));
         self.table.remove_all(&gone.map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
+        self.left.remove(&cookie);
         *written = wanted;
         Ok(())
     }
 
     /// Removes the addresses. What cannot be removed stays noted for the next try. `::`, the mark that all are known, goes first.
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
-        let Some(gone) = self.written.get(&cookie) else { return Ok(()) };
-        self.table.remove_all(&gone.keys().map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
+        let written = self.written.get(&cookie).into_iter().flat_map(BTreeMap::keys);
+        let left = self.left.get(&cookie).into_iter().flatten();
+        let gone: BTreeSet<&Address> = written.chain(left).collect();
+        self.table.remove_all(&gone.into_iter().map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
         self.written.remove(&cookie);
+        self.left.remove(&cookie);
         Ok(())
     }
 
@@ -142,6 +154,20 @@ mod tests {
         table.put(2, &addresses(3)).unwrap();
         assert_eq!(kept(&table), 4, "three, and that these are all");
         assert!(table.damaged().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_an_earlier_process_has_left_is_a_pods_own_only_if_it_still_is() {
+        let mut before = table(8);
+        before.put(1, &addresses(2)).unwrap();
+        before.put(2, &addresses(2)).unwrap();
+        let mut table = AddressTable::new(before.table);
+        table.put(1, &addresses(1)).unwrap();
+        assert_eq!(kept(&table), 2 + 3, "of the first one an address, and that this is all");
+        table.remove(1).unwrap();
+        assert_eq!(kept(&table), 3);
+        table.remove(2).unwrap();
+        assert_eq!(kept(&table), 0, "a namespace that has ended meanwhile");
     }
 
     #[test]
