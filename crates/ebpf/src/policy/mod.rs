@@ -145,11 +145,16 @@ impl Policies {
         self.own.put(cookie, addresses)
     }
 
-    /// Sets the policies of the pod in this namespace, which has these addresses. On an error a pod that had policies keeps them;
-    /// another pod gets only the defaults, if its policies can deny anything.
+    /// Sets the policies of the pod in this namespace, which has these addresses. If there is no room for the policies, a pod that had
+    /// policies keeps them; another pod gets only the defaults, if its policies can deny anything. If there is no room for all
+    /// addresses, the policies are in force all the same, also for what the pod sends to itself.
     pub fn put(&mut self, namespace: &Path, cookie: u64, addresses: &Addresses, wanted: &Compiled) -> Result<()> {
         // Addresses first, since what the pod sends to itself is never evaluated.
-        self.know(cookie, addresses)?;
+        let known = self.know(cookie, addresses);
+        self.put_rules(namespace, cookie, wanted).and(known)
+    }
+
+    fn put_rules(&mut self, namespace: &Path, cookie: u64, wanted: &Compiled) -> Result<()> {
         let number = match self.number(&wanted.entries) {
             Ok(number) => number,
             Err(error) => {

@@ -110,6 +110,23 @@ fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
 }
 
 #[test]
+fn a_pod_whose_addresses_have_no_room_is_under_its_policies_all_the_same() {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    let to = world.place(&db, Family::V4, PORTS[0]);
+    assert_eq!(world.call(&web, to, Tcp), Seen::Reached);
+    let filler = Filler::new(table(&world.node.options.pins, "own_addresses"));
+    world.policy("web", "select: {matchLabels: {app: web}}, default: {egress: deny}");
+    let error = chain(&world.try_settle().unwrap_err()).to_string();
+    assert!(error.contains("own_addresses") && error.contains("the table is full"), "{error}");
+    assert_eq!(world.call(&web, to, Tcp), Seen::Refused);
+    drop(filler);
+    world.settle();
+    let own = world.place(&web, Family::V4, PORTS[0]);
+    assert_eq!((world.call(&web, to, Tcp), world.call(&web, own, Tcp)), (Seen::Refused, Seen::Reached));
+}
+
+#[test]
 fn a_new_agent_takes_over_without_a_gap() {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);
