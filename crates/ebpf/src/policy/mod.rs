@@ -6,6 +6,7 @@ mod differences;
 mod layout;
 mod sinks;
 
+use crate::budget::check_pod;
 use crate::capture::Fill;
 use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
@@ -289,6 +290,7 @@ impl Policies {
             if more.too_many_for == Some(name) {
                 return Err(Error::new(format!("map {name}: put more than {room} entries"), Full { room }));
             }
+            check_pod(name, entries, room, PARTS)?;
             if used + entries > room as usize {
                 let more = entries;
                 return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), Full { room }));
@@ -341,6 +343,8 @@ fn highest(named: &[(identity_key, identity)]) -> u32 {
 
 /// The number of a policy without entries.
 const NO_RULES: u32 = 0;
+/// The policies of one pod may take the room of a table divided by this: two ranges of all ports fit.
+const PARTS: u32 = 8;
 /// Addresses that are written in one call.
 const CHUNK: usize = 1024;
 
