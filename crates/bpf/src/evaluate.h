@@ -12,16 +12,20 @@ struct asked {
 	struct endpoint peer;
 	u32 identity; /* of the peer */
 	u16 port;     /* that rules are about: the dialled one, in host order */
-	u8 protocol;
+	u8 protocol;  /* as rules know it */
 	u8 direction;
 	bool is_shared; /* the peer's address may be several hosts' */
-	u8 pad[3];
+	u8 spoken;	/* the packet's own protocol, also where rules know it only as PROTOCOL_OTHER */
+	u8 pad[2];
 };
 
-/* Rules distinguish TCP, UDP and all other protocols; those others have no ports. */
+/*
+ * Rules distinguish TCP, UDP and all other protocols; those others have no ports. Conversations distinguish all of them, or one
+ * ping would let in every other protocol of the host that was pinged.
+ */
 static __always_inline void ask_by_protocol(struct asked *asked, u8 protocol)
 {
-	asked->protocol = protocol;
+	asked->protocol = asked->spoken = protocol;
 	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
 		return;
 	asked->protocol = PROTOCOL_OTHER;
@@ -84,7 +88,7 @@ static __always_inline u32 said_by_rules(const struct policed *pod, const struct
 static __always_inline struct conversation conversation_of(const struct asked *asked, u16 own_port)
 {
 	return (struct conversation){
-		.peer = asked->peer, .port = own_port, .protocol = asked->protocol, .opened = asked->direction,
+		.peer = asked->peer, .port = own_port, .protocol = asked->spoken, .opened = asked->direction,
 	};
 }
 

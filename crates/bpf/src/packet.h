@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Packets at the sockets of a cgroup. Nearly all are plain TCP or UDP: without options, sent by a socket of that protocol. One
- * look recognises those; the socket call or sk_lookup has evaluated them. All others are parsed in full.
+ * look recognises those; the socket call or sk_lookup has evaluated them. All others are parsed in full. Of those, TCP of TCP's own
+ * sockets has been evaluated, too.
  */
 #pragma once
 
@@ -223,6 +224,15 @@ static __always_inline bool read_ipv6(struct __sk_buff *skb, struct packet *pack
 		packet->is_routed = true; /* unreadable: not trusted */
 	}
 	return true;
+}
+
+/*
+ * Whether the packet is of a TCP connection, whatever headers stand before TCP's: connect(), or sk_lookup, has evaluated the
+ * connection. To evaluate its segments would deny all answers, since they do not say which end has opened it.
+ */
+static __always_inline bool is_of_connection(struct __sk_buff *skb, const struct packet *packet)
+{
+	return packet->protocol == IPPROTO_TCP && !is_raw_socket(skb);
 }
 
 /* False: not an IP packet. */

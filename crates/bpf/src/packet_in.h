@@ -89,7 +89,7 @@ static __noinline int look_at_received(struct __sk_buff *skb, bool was_evaluated
 		tell_of_packet(REASON_SOURCE_FORGED, netns, &packet, false);
 		return DROP;
 	}
-	return was_evaluated ? PASS : evaluate_received(netns, &packet);
+	return was_evaluated || is_of_connection(skb, &packet) ? PASS : evaluate_received(netns, &packet);
 }
 
 /*

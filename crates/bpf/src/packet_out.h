@@ -71,7 +71,7 @@ static __noinline int look_at_sent(struct __sk_buff *skb, bool was_evaluated)
 		tell_of_packet(REASON_SOURCE_FORGED, netns, &packet, true);
 		return DROP;
 	}
-	return was_evaluated ? PASS : evaluate_sent(netns, &packet);
+	return was_evaluated || is_of_connection(skb, &packet) ? PASS : evaluate_sent(netns, &packet);
 }
 
 /*

@@ -102,7 +102,7 @@ enum address_kind {
 struct conversation {
 	struct endpoint peer;
 	u16 port; /* host order, of the pod's own socket */
-	u8 protocol;
+	u8 protocol; /* the packets' own, never PROTOCOL_OTHER in its place */
 	u8 opened; /* the direction that rules allow */
 };
 

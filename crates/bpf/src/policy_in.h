@@ -44,7 +44,7 @@ VERIFIED_ONCE u32 evaluate_arrival(struct bpf_sk_lookup *ctx, u64 netns)
 		return 0;
 	asked.peer.port = (u16)packet->remote_port;
 	asked.port = packet->local_port;
-	asked.protocol = packet->protocol;
+	asked.protocol = asked.spoken = packet->protocol;
 	identify(&asked, &pod, ADDRESS_OF_OTHERS);
 	if (asked.identity == IDENTITY_NODE)
 		return 0;

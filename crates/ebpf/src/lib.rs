@@ -11,6 +11,7 @@
 //! are programs attached, either all or none. [`services::remove`] and [`splice::remove`] leave no trace.
 
 pub mod admission;
+mod budget;
 pub mod bypass;
 pub mod capture;
 mod closing;

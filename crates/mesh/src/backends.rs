@@ -57,6 +57,11 @@ impl Backends {
         Heirloom::Known
     }
 
+    /// Takes this number for nobody, so that it is not given out. False: it is taken already, or out of range.
+    pub fn reserve(&mut self, number: u32) -> bool {
+        self.numbers.claim_at(number)
+    }
+
     /// Adds a user. None: there is no number left.
     pub fn hold(&mut self, endpoint: Endpoint) -> Option<Numbered> {
         if let Some(known) = self.known.get_mut(&endpoint) {
@@ -78,7 +83,7 @@ impl Backends {
         self.known.remove(endpoint).map(|known| known.number)
     }
 
-    /// Makes a number that `release` returned, or a double, available again.
+    /// Makes a number that `release` returned, a double, or a reserved one, available again.
     pub fn give(&mut self, number: u32) {
         self.numbers.give(number);
     }

@@ -15,7 +15,7 @@ pub struct Inherited {
     pub ranges: HashSet<(u32, u32)>,
     /// Endpoints that got their number from the earlier process, each with one user: this inheritance.
     pub backends: Vec<Endpoint>,
-    /// Second numbers of backends that have two.
+    /// Second numbers of backends that have two, and numbers of backends of which only members are left.
     pub doubles: Vec<u32>,
     /// Members of Services that have not been programmed since.
     pub members: BTreeSet<Member>,
@@ -40,6 +40,13 @@ impl Inherited {
                 Heirloom::Known => inherited.backends.push(endpoint),
                 Heirloom::Double => inherited.doubles.push(number),
                 Heirloom::Refused => {}
+            }
+        }
+        // An earlier process that was killed may have left a member whose backend no list contains any more. Another endpoint with
+        // the member's number would get the clients of the member's Service.
+        for member in &inherited.members {
+            if backends.reserve(member.backend) {
+                inherited.doubles.push(member.backend);
             }
         }
         for (key, frontend) in existing.frontends {

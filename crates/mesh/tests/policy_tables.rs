@@ -7,7 +7,7 @@ use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, Who, evaluate, is_shared};
 use sidestep_mesh::policy::identity::{self, Identities, Identity};
 use sidestep_mesh::policy::rules::{
-    Action, BySide, Direction, Labels, NamedPorts, Namespaces, OnDeny, Peer, Pods, Policy, Ports, Rule,
+    Action, BySide, Direction, Labels, NamedPort, NamedPorts, Namespaces, OnDeny, Peer, Pods, Policy, Ports, Rule,
 };
 use sidestep_mesh::policy::selector::Selector;
 use sidestep_mesh::policy::tables::{
@@ -134,17 +134,30 @@ fn far_too_much_is_told_at_once() {
     (0..3000).for_each(|n| _ = known.number(Identity::new("shop", &[("app".into(), format!("{n}").into())].into())));
     let range = |n: u32| IpNet::new(std::net::Ipv4Addr::from_bits(0x0a00_0000 + (n << 8)).into(), 24).unwrap();
     let ranges = |count| (0..count).map(|n| Peer::Range { range: range(n), except: Vec::new() }).collect::<Vec<_>>();
-    let everybody = Pods { namespaces: Namespaces::Any, labels: Labels::default().into() };
+    let pods = |labels: Labels| Peer::Pods(Pods { namespaces: Namespaces::Any, labels: labels.into() });
+    let everybody = pods(Labels::new());
+    let nobody = pods([("app".into(), "none".into())].into());
+    let port = |n: u32| NamedPort { protocol: Protocol::Tcp, name: format!("p{n}").into() };
+    let names = (0..100_000).map(port).collect::<Vec<_>>();
     let almost_all = Ports { protocol: Protocol::Tcp, first: 1, last: 65_534 };
     let one = Ports { protocol: Protocol::Tcp, first: 80, last: 80 };
-    for (peers, ports, table) in [
-        (ranges(300), vec![almost_all], "policy_ranges"),
-        (ranges(17), vec![almost_all], "policy_ranges"),
-        (ranges(60_000), vec![one], "policy_ranges"),
-        (vec![Peer::Pods(everybody)], vec![almost_all], "policy_rules"),
-        (Vec::new(), vec![almost_all; 10_000], "policy_rules"),
+    for (peers, ports, named, table) in [
+        (ranges(300), vec![almost_all], Vec::new(), "policy_ranges"),
+        (ranges(17), vec![almost_all], Vec::new(), "policy_ranges"),
+        (ranges(60_000), vec![one], Vec::new(), "policy_ranges"),
+        (vec![everybody.clone()], vec![almost_all], Vec::new(), "policy_rules"),
+        (Vec::new(), vec![almost_all; 10_000], Vec::new(), "policy_rules"),
+        // Few entries or none, but hundreds of millions of comparisons.
+        (vec![everybody; 50_000], vec![one], Vec::new(), "policy_rules"),
+        (vec![nobody], Vec::new(), names.clone(), "policy_rules"),
+        (ranges(30), Vec::new(), names, "policy_rules"),
     ] {
-        let rule = Rule { action: Action::Allow, peers, ports, named: Vec::new() };
+        let direction = if named.is_empty() { Direction::Ingress } else { Direction::Egress };
+        let rules = vec![Rule { action: Action::Allow, peers, ports, named }];
+        let rules = match direction {
+            Direction::Egress => BySide { egress: rules, ingress: Vec::new() },
+            Direction::Ingress => BySide { egress: Vec::new(), ingress: rules },
+        };
         let policy = Policy {
             name: Name::new("shop", "policy"),
             select: Selector::default(),
@@ -152,12 +165,12 @@ fn far_too_much_is_told_at_once() {
             dry_run: false,
             on_deny: OnDeny::Refuse,
             requires_proxy: false,
-            rules: BySide { egress: Vec::new(), ingress: vec![rule] },
+            rules,
         };
         let compiled = compile(&[&policy], &known, &NamedPorts::new());
         assert_eq!(compiled.entries.too_many_for, Some(table));
         assert!(compiled.entries.rules.is_empty() && compiled.entries.ranges.is_empty());
-        assert_ne!(compiled.defaults.ingress & u16::from(ISOLATED), 0, "the pod is isolated all the same");
+        assert_ne!(compiled.defaults.at(direction) & u16::from(ISOLATED), 0, "the pod is isolated all the same");
     }
     assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
 }

@@ -2,10 +2,10 @@
 //! and when the tables are full.
 
 use crate::plain::Tables;
-use sidestep_mesh::address::Protocol;
+use sidestep_mesh::address::{Endpoint, Protocol};
 use sidestep_mesh::choose::Node;
 use sidestep_mesh::object::Object;
-use sidestep_mesh::plane::{FrontendKey, Scope, Sizes};
+use sidestep_mesh::plane::{FrontendKey, Member, Scope, Sizes};
 use sidestep_mesh::reconcile::{Problem, Reconciler};
 use sidestep_mesh::retired::REST_NS;
 use sidestep_mesh::state::{Change, Concerned, State};
@@ -174,6 +174,26 @@ fn who_is_no_backend_any_more_is_not_remembered() {
     let mut life = life.next();
     life.put(&(sticky + &slice(1, 1..2)));
     assert_eq!((life.tables.members.len(), life.reach("10.96.0.1")), (1, Some(vec![1])));
+}
+
+/// Members are removed last, so an agent that is killed leaves some whose backends are gone.
+#[test]
+fn a_number_that_only_a_member_has_is_not_given_away() {
+    let mut life = Life::first(ROOM);
+    life.put(&(service(1, ", sessionAffinity: ClientIP") + &slice(1, 1..3)));
+    let service_of_one = life.tables.frontends.values().next().unwrap().service;
+    let next_number = life.tables.backends.keys().next_back().unwrap() + 1;
+    life.tables.members.insert(Member { service: service_of_one, backend: next_number });
+    let mut life = life.next();
+    life.put(&(service(2, "") + &slice(2, 50..51)));
+    let number = |life: &Life, last: u8| life.reconciler.backend(&Endpoint::new([10, 0, 0, last].into(), 8080));
+    assert!(number(&life, 50).is_some_and(|number| number != next_number));
+    life.put(&(service(1, ", sessionAffinity: ClientIP") + &slice(1, 1..3)));
+    life.complete();
+    life.rest();
+    assert!(!life.tables.members.iter().any(|member| member.backend == next_number));
+    life.put(&slice(2, 50..53));
+    assert!((51..53).any(|last| number(&life, last) == Some(next_number)), "it is free again");
 }
 
 #[test]

@@ -25,12 +25,14 @@ pub struct PolicyEnforcer {
     arms: bool,
     tables: Option<Tables>,
     plan: Option<PolicyPlan>,
-    /// The policies and addresses that were written for each namespace.
-    written: BTreeMap<u64, (Arc<Compiled>, Addresses)>,
+    written: BTreeMap<u64, Written>,
     trouble: Option<Arc<Trouble>>,
     /// Not all identities of the plan could be written.
     identities_failed: bool,
 }
+
+/// The policies and addresses that were written for a namespace.
+type Written = (Arc<Compiled>, Addresses);
 
 /// A problem of the whole node: of identities, bypasses or admission.
 #[derive(Debug, thiserror::Error)]
@@ -179,31 +181,9 @@ impl PolicyEnforcer {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else {
             return self.trouble.clone().map_or(Ok(()), |trouble| Err(EnforceError::Node(trouble)));
         };
-        let cookie = subject.cookie;
-        tables.policies.know(cookie, subject.addresses)?;
-        if plan.required.contains(subject.pod) {
-            tables.bypasses.require(cookie)?;
-        }
-        let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_policed(cookie)?;
-        if is_inherited && plan.keeps_inherited(subject.pod) {
-            return Err(EnforceError::Inherited);
-        }
-        let Some(planned) = plan.policies.pods.get(subject.pod) else {
-            let is_policed = is_inherited || self.written.remove(&cookie).is_some();
-            return if is_policed { Ok(tables.policies.remove(cookie)?) } else { Ok(()) };
-        };
-        let is_same = |(compiled, addresses): &(Arc<Compiled>, Addresses)| {
-            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled)
-                && addresses == subject.addresses
-        };
-        if self.written.get(&cookie).is_some_and(is_same) {
-            return Ok(());
-        }
-        let held = subject.held.unwrap_or(Path::new(NOWHERE));
-        let put = tables.policies.put(held, cookie, subject.addresses, &planned.compiled);
-        put.map_err(EnforceError::Policies)?;
-        self.written.insert(cookie, (Arc::clone(&planned.compiled), subject.addresses.clone()));
-        Ok(())
+        // A pod whose addresses cannot all be written is under its policies all the same.
+        let known = tables.policies.know(subject.cookie, subject.addresses);
+        tables.enforce(plan, subject, &mut self.written).and(known.map_err(EnforceError::from))
     }
 
     /// Whether this process has put the pod's policies into force.
@@ -307,6 +287,39 @@ impl Tables {
             bypasses: Bypasses::open(pins)?,
             admission: Admission::open(pins)?,
         })
+    }
+
+    /// Puts the pod's policies into force. `all_written`: of every namespace.
+    fn enforce(
+        &mut self,
+        plan: &PolicyPlan,
+        subject: &Subject,
+        all_written: &mut BTreeMap<u64, Written>,
+    ) -> Result<(), EnforceError> {
+        let cookie = subject.cookie;
+        if plan.required.contains(subject.pod) {
+            self.bypasses.require(cookie)?;
+        }
+        let is_inherited = !all_written.contains_key(&cookie) && self.policies.is_policed(cookie)?;
+        if is_inherited && plan.keeps_inherited(subject.pod) {
+            return Err(EnforceError::Inherited);
+        }
+        let Some(planned) = plan.policies.pods.get(subject.pod) else {
+            let is_policed = is_inherited || all_written.remove(&cookie).is_some();
+            return if is_policed { Ok(self.policies.remove(cookie)?) } else { Ok(()) };
+        };
+        let is_same = |(compiled, addresses): &Written| {
+            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled)
+                && addresses == subject.addresses
+        };
+        if all_written.get(&cookie).is_some_and(is_same) {
+            return Ok(());
+        }
+        let held = subject.held.unwrap_or(Path::new(NOWHERE));
+        let put = self.policies.put(held, cookie, subject.addresses, &planned.compiled);
+        put.map_err(EnforceError::Policies)?;
+        all_written.insert(cookie, (Arc::clone(&planned.compiled), subject.addresses.clone()));
+        Ok(())
     }
 
     /// Programs see the identities of this process. Before that no connection is led around proxies any more, if clients that

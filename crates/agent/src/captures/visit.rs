@@ -112,7 +112,7 @@ impl CaptureController<'_> {
         is_covered(&capture, &self.settings.cgroup)?;
         let renew = self.renew.remove(&cookie);
         let captures = self.captures()?;
-        let put = captures.put_deferred(&held, cookie, &capture.rules, &network);
+        let put = captures.put_deferred(&held, cookie, &name.namespace, &capture.rules, &network);
         let put = put.and_then(|()| if renew { captures.renew_listeners(&held, cookie) } else { Ok(()) });
         put.map_err(|error| error.known_as(&held, &path))?;
         let is_policed = self.pods.get(name).is_some_and(|pod| pod.unenforced.is_none());

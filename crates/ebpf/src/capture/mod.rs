@@ -103,12 +103,20 @@ impl Captures {
 
     /// Captures the pod in this namespace by these rules.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
-        self.put_deferred(namespace, cookie, rules, network)?;
+        self.put_deferred(namespace, cookie, "", rules, network)?;
         self.collect_garbage()
     }
 
     /// As `put`, but entries that it replaces stay until [`Captures::collect_garbage`], which waits for the programs that still read them.
-    pub fn put_deferred(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
+    /// `domain`: the trust domain whose pods together take no more than their share of the tables.
+    pub fn put_deferred(
+        &mut self,
+        namespace: &Path,
+        cookie: u64,
+        domain: &str,
+        rules: &Rules,
+        network: &PodNetwork,
+    ) -> Result<()> {
         let is_wanted =
             network.addresses.iter().any(IpAddr::is_ipv6) && !network.addresses.contains(&passthrough::ADDRESS);
         let added = is_wanted && passthrough::add(namespace)?;
@@ -116,8 +124,8 @@ impl Captures {
         if !self.numbers.has_begun() {
             self.numbers.begin(self.pods.entries()?.into_iter().flat_map(|(_, pod)| [pod.rules, pod.network]));
         }
-        let rules_number = self.numbers.claim(rules.entries())?;
-        let network_number = match self.numbers.claim(network.entries(rules)) {
+        let rules_number = self.numbers.claim(rules.entries(), domain)?;
+        let network_number = match self.numbers.claim(network.entries(rules), domain) {
             Ok(number) => number,
             Err(error) => {
                 self.numbers.release([rules_number]);

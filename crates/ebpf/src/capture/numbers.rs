@@ -2,6 +2,7 @@
 //! a number.
 
 use super::layout::{range_key, range_key_of, route, route_of, set_key, set_key_of};
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::grace::wait_for_readers;
 use crate::layout::MapData;
@@ -15,19 +16,27 @@ pub struct Numbers {
     ranges: Table<range_key, route>,
     /// The numbers of written entries.
     numbers: HashMap<Rc<Entries>, u32>,
-    uses: BTreeMap<u32, (Rc<Entries>, usize)>,
+    uses: BTreeMap<u32, (Written, usize)>,
     /// No longer used; erased when no program can be reading them any more.
-    retired: Vec<(u32, Rc<Entries>)>,
+    retired: Vec<(u32, Written)>,
     /// The next number; None: `begin` has not been called.
     next: Option<u32>,
-    /// How many entries of each table are written.
-    written: [usize; 2],
+    /// Of sets and of ranges.
+    budgets: [Budget; 2],
+}
+
+#[derive(Clone)]
+struct Written {
+    entries: Rc<Entries>,
+    /// The trust domain of the pod that was the first to have them: they count there, whoever shares them.
+    domain: Rc<str>,
 }
 
 impl Numbers {
     pub fn new(sets: Table<set_key, u8>, ranges: Table<range_key, route>) -> Numbers {
         let (numbers, uses, retired) = (HashMap::new(), BTreeMap::new(), Vec::new());
-        Numbers { sets, ranges, numbers, uses, retired, next: None, written: [0; 2] }
+        let budgets = [Budget::new("sets", sets.room()), Budget::new("ranges", ranges.room())];
+        Numbers { sets, ranges, numbers, uses, retired, next: None, budgets }
     }
 
     /// `taken`: numbers to which pods refer. New numbers begin above all that an earlier process has written.
@@ -40,13 +49,15 @@ impl Numbers {
         self.next.is_some()
     }
 
-    /// The number of these entries, which are written if they are new.
-    pub fn claim(&mut self, entries: Entries) -> Result<u32> {
+    /// The number of these entries, which are written if they are new, and if the trust domain may have so many.
+    pub fn claim(&mut self, entries: Entries, domain: &str) -> Result<u32> {
         if let Some(number) = self.numbers.get(&entries) {
             self.uses.get_mut(number).expect("every number in `numbers` has a use count").1 += 1;
             return Ok(*number);
         }
-        let number = self.next.expect("`begin` precedes `take`");
+        let counts = counts(&entries);
+        self.budgets.iter().zip(counts).try_for_each(|(budget, count)| budget.check(domain, count))?;
+        let number = self.next.expect("`begin` precedes `claim`");
         self.next = Some(number.wrapping_add(1).max(1));
         let (sets, ranges) = encode(number, &entries);
         let written = self.sets.add_all(&sets).and_then(|()| self.ranges.add_all(&ranges));
@@ -54,22 +65,22 @@ impl Numbers {
             self.erase(number, &entries)?;
             return Err(error);
         }
-        self.written = [self.written[0] + sets.len(), self.written[1] + ranges.len()];
-        let entries = Rc::new(entries);
-        self.numbers.insert(Rc::clone(&entries), number);
-        self.uses.insert(number, (entries, 1));
+        let written = Written { entries: Rc::new(entries), domain: domain.into() };
+        self.budgets.iter_mut().zip(counts).for_each(|(budget, count)| budget.take(&written.domain, count));
+        self.numbers.insert(Rc::clone(&written.entries), number);
+        self.uses.insert(number, (written, 1));
         Ok(number)
     }
 
     pub fn release<const N: usize>(&mut self, numbers: [u32; N]) {
         for number in numbers {
-            let Some((entries, uses)) = self.uses.get_mut(&number) else { continue };
+            let Some((written, uses)) = self.uses.get_mut(&number) else { continue };
             *uses -= 1;
             if *uses == 0 {
-                let entries = Rc::clone(entries);
+                let written = written.clone();
                 self.uses.remove(&number);
-                self.numbers.remove(&entries);
-                self.retired.push((number, entries));
+                self.numbers.remove(&written.entries);
+                self.retired.push((number, written));
             }
         }
     }
@@ -80,13 +91,13 @@ impl Numbers {
             return Ok(());
         }
         wait_for_readers();
-        while let Some((number, entries)) = self.retired.pop() {
-            if let Err(error) = self.erase(number, &entries) {
-                self.retired.push((number, entries));
+        while let Some((number, written)) = self.retired.pop() {
+            if let Err(error) = self.erase(number, &written.entries) {
+                self.retired.push((number, written));
                 return Err(error);
             }
-            let gone = [entries.sets.len(), entries.ranges.len()];
-            self.written = [0, 1].map(|table| self.written[table].saturating_sub(gone[table]));
+            let gone = counts(&written.entries);
+            self.budgets.iter_mut().zip(gone).for_each(|(budget, count)| budget.give(&written.domain, count));
         }
         Ok(())
     }
@@ -117,7 +128,7 @@ impl Numbers {
 
     /// Name, written entries and capacity of both tables.
     pub fn fill(&self) -> [(&'static str, usize, u32); 2] {
-        [("sets", self.written[0], self.sets.room()), ("ranges", self.written[1], self.ranges.room())]
+        self.budgets.each_ref().map(Budget::fill)
     }
 
     /// Numbers whose entries in the tables differ from what was written.
@@ -125,8 +136,8 @@ impl Numbers {
         let mut sets: HashSet<Vec<u8>> = self.sets.keys().map(|key| key.bytes().to_vec()).collect();
         let mut ranges: HashSet<Vec<u8>> = self.ranges.keys().map(|key| key.bytes().to_vec()).collect();
         let mut damaged = BTreeSet::new();
-        for (number, (entries, _)) in &self.uses {
-            let (its_sets, its_ranges) = encode(*number, entries);
+        for (number, (written, _)) in &self.uses {
+            let (its_sets, its_ranges) = encode(*number, &written.entries);
             // No short-circuit: every entry found is removed from `sets`, whatever became of the others.
             let lost = its_sets.iter().filter(|(key, _)| !sets.remove(key.bytes())).count();
             let mut wrong = lost;
@@ -144,6 +155,11 @@ impl Numbers {
         damaged.extend(owner_of_set.chain(owner_of_range).filter(|owner| self.uses.contains_key(owner)));
         Ok(damaged)
     }
+}
+
+/// How many entries of sets and of ranges.
+fn counts(entries: &Entries) -> [usize; 2] {
+    [entries.sets.len(), entries.ranges.len()]
 }
 
 type Encoded = (Vec<(set_key, u8)>, Vec<(range_key, route)>);

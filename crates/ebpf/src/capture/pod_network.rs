@@ -34,10 +34,10 @@ fn read_here() -> std::io::Result<PodNetwork> {
     let broadcasts = routes.iter().filter_map(broadcast).collect();
     let up: Vec<u32> = links.iter().filter_map(up).collect();
     let interfaces = links.into_iter().filter_map(interface).collect();
-    let valid: Vec<(u32, IpNet)> = addresses.iter().filter(|message| is_valid(message)).filter_map(address).collect();
-    let addresses: Vec<(u32, IpNet)> = addresses.iter().filter_map(address).collect();
+    let addresses: Vec<(u32, IpNet)> =
+        addresses.iter().filter(|message| is_valid(message)).filter_map(address).collect();
     let mut found: Vec<Found> = routes.into_iter().filter_map(|message| route(message, &addresses)).collect();
-    found.extend(valid.into_iter().filter(|(index, _)| up.contains(index)).filter_map(|(_, net)| local(net.addr())));
+    found.extend(addresses.iter().filter(|(index, _)| up.contains(index)).filter_map(|(_, net)| local(net.addr())));
     // Of several routes for a prefix the first one wins.
     found.sort_by_key(|route| (route.net, route.rank, route.metric));
     found.dedup_by_key(|route| route.net);

@@ -6,6 +6,7 @@ mod differences;
 mod layout;
 mod sinks;
 
+use crate::budget::check_pod;
 use crate::capture::Fill;
 use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
@@ -145,11 +146,16 @@ impl Policies {
         self.own.put(cookie, addresses)
     }
 
-    /// Sets the policies of the pod in this namespace, which has these addresses. On an error a pod that had policies keeps them;
-    /// another pod gets only the defaults, if its policies can deny anything.
+    /// Sets the policies of the pod in this namespace, which has these addresses. If there is no room for the policies, a pod that had
+    /// policies keeps them; another pod gets only the defaults, if its policies can deny anything. If there is no room for all
+    /// addresses, the policies are in force all the same, also for what the pod sends to itself.
     pub fn put(&mut self, namespace: &Path, cookie: u64, addresses: &Addresses, wanted: &Compiled) -> Result<()> {
         // Addresses first, since what the pod sends to itself is never evaluated.
-        self.know(cookie, addresses)?;
+        let known = self.know(cookie, addresses);
+        self.put_rules(namespace, cookie, wanted).and(known)
+    }
+
+    fn put_rules(&mut self, namespace: &Path, cookie: u64, wanted: &Compiled) -> Result<()> {
         let number = match self.number(&wanted.entries) {
             Ok(number) => number,
             Err(error) => {
@@ -284,6 +290,7 @@ impl Policies {
             if more.too_many_for == Some(name) {
                 return Err(Error::new(format!("map {name}: put more than {room} entries"), Full { room }));
             }
+            check_pod(name, entries, room, PARTS)?;
             if used + entries > room as usize {
                 let more = entries;
                 return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), Full { room }));
@@ -336,6 +343,8 @@ fn highest(named: &[(identity_key, identity)]) -> u32 {
 
 /// The number of a policy without entries.
 const NO_RULES: u32 = 0;
+/// The policies of one pod may take the room of a table divided by this: two ranges of all ports fit.
+const PARTS: u32 = 8;
 /// Addresses that are written in one call.
 const CHUNK: usize = 1024;
 

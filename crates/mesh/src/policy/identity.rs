@@ -133,6 +133,11 @@ impl Identities {
         self.numbers.iter().map(|(identity, number)| (identity, *number))
     }
 
+    /// How many identities have a number.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// Forgets identities that no address has any more.
     pub fn keep(&mut self, used: &BTreeSet<u32>) {
         self.numbers.retain(|_, number| used.contains(number));

@@ -42,7 +42,7 @@ pub struct Entries {
     pub rules: BTreeMap<RuleKey, u8>,
     /// The bits of all ranges that contain this one, since the programs find only the longest prefix.
     pub ranges: BTreeMap<(Gate, IpNet), u8>,
-    /// The table that has not room for all. There are no entries then.
+    /// The table that has not room for all, or whose entries take too long to work out. There are no entries then.
     pub too_many_for: Option<&'static str>,
 }
 
@@ -71,6 +71,8 @@ pub const ROOM: usize = 1 << 20;
 /// Entries that are worked out for one pod, those of several rules counted several times: anybody may write policies, so what would
 /// be far too much for the tables is not worked out just to find that.
 const MOST_EXPANDED: usize = 4 * ROOM;
+/// Comparisons of identities with the peers that rules name, for one pod: rules that match nobody have no entries, but cost time.
+const MOST_LOOKS: usize = 1 << 26;
 /// Comparisons of ranges with each other, for one pod.
 const MOST_COMPARED: usize = 1 << 29;
 
@@ -78,21 +80,27 @@ const MOST_COMPARED: usize = 1 << 29;
 pub fn compile(policies: &[&Policy], known: &Identities, own_ports: &NamedPorts) -> Compiled {
     let mut compiled = Compiled::default();
     let mut ranges: BTreeMap<Gate, Vec<(&Peer, u8)>> = BTreeMap::new();
-    let mut left = MOST_EXPANDED;
+    let (mut left, mut looks) = (MOST_EXPANDED, MOST_LOOKS);
     for direction in Direction::BOTH {
         for policy in policies.iter().filter(|policy| policy.concerns(direction)) {
             *compiled.defaults.at_mut(direction) |= defaults(policy, direction);
             for rule in policy.rules.at(direction) {
+                if compiled.entries.too_many_for.is_some() {
+                    break;
+                }
+                let Some(rest) = looks.checked_sub(most_looks(rule, direction, known)) else {
+                    compiled.too_many("policy_rules");
+                    break;
+                };
+                looks = rest;
                 let said = said(rule.action, policy);
                 let numbers = numbers(rule, known);
                 let its: Vec<&Peer> = rule.peers.iter().filter(|peer| matches!(peer, Peer::Range { .. })).collect();
-                match left.checked_sub(most_gates(rule).saturating_mul(numbers.len() + its.len())) {
-                    Some(rest) => left = rest,
-                    None => compiled.too_many(if its.is_empty() { "policy_rules" } else { "policy_ranges" }),
-                }
-                if compiled.entries.too_many_for.is_some() {
-                    continue;
-                }
+                let Some(rest) = left.checked_sub(most_gates(rule).saturating_mul(numbers.len() + its.len())) else {
+                    compiled.too_many(if its.is_empty() { "policy_rules" } else { "policy_ranges" });
+                    break;
+                };
+                left = rest;
                 for (gate, identity) in dialled_by_name(rule, direction, known) {
                     *compiled.entries.rules.entry(RuleKey { gate, identity }).or_default() |= said;
                 }
@@ -145,6 +153,14 @@ fn most_gates(rule: &Rule) -> usize {
     3 + rule.named.len() + rule.ports.iter().map(count).sum::<usize>()
 }
 
+/// At least as many comparisons as [`numbers`] and [`dialled_by_name`] make.
+fn most_looks(rule: &Rule, direction: Direction, known: &Identities) -> usize {
+    let pods = rule.peers.iter().filter(|peer| matches!(peer, Peer::Pods(_))).count();
+    let named = if direction == Direction::Egress { rule.named.len() } else { 0 };
+    let for_each = pods.saturating_add(named.saturating_mul(rule.peers.len().max(1)));
+    for_each.saturating_mul(known.len().max(1))
+}
+
 /// Named ports of the selected pods are numbers here. Those of peers differ from one peer to the other: see
 /// [`dialled_by_name`].
 fn gates(rule: &Rule, direction: Direction, own_ports: &NamedPorts) -> Vec<Gate> {
@@ -194,7 +210,10 @@ fn numbers(rule: &Rule, known: &Identities) -> BTreeSet<u32> {
             Peer::Range { .. } => Vec::new(),
         }
     };
-    rule.peers.iter().flat_map(of).collect()
+    // One peer at a time: to collect at once would list the numbers of all peers first, however often the same ones come.
+    let mut all = BTreeSet::new();
+    rule.peers.iter().for_each(|peer| all.extend(of(peer)));
+    all
 }
 
 /// For every range, and every exception inside one, the bits of all ranges around it, since only the longest prefix is found.

@@ -2,10 +2,15 @@
 //! pod that loses a right does not keep it by continuing.
 
 use super::caller::{SOON, as_nobody};
+use super::raw::{family, ping};
 use crate::policy::probe::{Family, Seen, seen};
 use crate::policy::world::{PORTS, World};
 use crate::sockets::{patient, socket};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{Protocol, RecvFlags, SendFlags, SocketType, recvfrom, sendto};
+use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 
 /// More than the tables of one pod, or of all pods together, can hold.
 const FLOOD: usize = 100_000;
@@ -66,4 +71,39 @@ fn who_may_no_longer_ask_is_not_answered_for_having_asked() {
     assert_ne!(asked[1], Seen::Reached, "the server lets in whom it no longer allows");
     let asked = asks_under_both("web", [&format!("{closed}, egress: [{{action: allow}}]"), closed]);
     assert_eq!(asked, [Seen::Reached, Seen::Refused], "the client calls whom it no longer may");
+}
+
+const SCTP: u32 = 132;
+
+fn raw_sctp(v6: bool) -> OwnedFd {
+    let protocol = Protocol::from_raw(SCTP.try_into().unwrap());
+    let socket = rustix::net::socket(family(v6), SocketType::RAW, Some(protocol)).unwrap();
+    set_socket_timeout(&socket, Timeout::Recv, Some(SOON)).unwrap();
+    socket
+}
+
+#[test]
+fn a_ping_lets_no_other_protocol_of_the_pinged_host_in() {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    world.pods[&db].namespace.run(|| {
+        fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647").unwrap();
+    });
+    for is_closed in [false, true] {
+        if is_closed {
+            world.policy("db", "select: {matchLabels: {app: db}}, default: {ingress: deny}");
+            world.settle();
+        }
+        for v6 in [false, true] {
+            let [from, to] = [&web, &db].map(|name| world.address(name, v6));
+            assert_eq!(as_nobody(&world.pods[&db], || ping(from)), Ok(true), "{from}");
+            let hearing = world.pods[&db].namespace.run(|| raw_sctp(v6));
+            let sent = world.pods[&web]
+                .namespace
+                .run(|| sendto(raw_sctp(v6), &[0; 12], SendFlags::empty(), &SocketAddr::new(to, 0)));
+            assert_eq!(sent, Ok(12));
+            let heard = recvfrom(&hearing, &mut [0; 64], RecvFlags::empty()).is_ok();
+            assert_eq!(heard, !is_closed, "from {from}");
+        }
+    }
 }

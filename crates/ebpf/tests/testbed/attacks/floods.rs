@@ -5,16 +5,19 @@
 use super::caller::{NOBODY, as_nobody};
 use crate::capture::world::{OUTBOUND, World, any, dial_as, of, program, proxy, rules};
 use crate::sockets::{fresh, until};
+use ipnet::{IpNet, Ipv4Net};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, bind, connect, connect_unspec, getpeername, ipproto, listen, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sidestep_ebpf::capture::Captures;
+use sidestep_ebpf::capture::{Captures, pod_network};
 use sidestep_ebpf::layout::VERSION;
-use sidestep_ebpf::services;
+use sidestep_ebpf::{netns, services};
+use sidestep_error::chain;
+use sidestep_mesh::capture::rules::Rules;
 use sidestep_testkit::Pod;
 use sidestep_testkit::greeter::{PROXY, as_owner};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -203,4 +206,29 @@ fn a_new_life_heals_what_is_left() {
     let _next_life = Captures::open(&scene.world.node.options.pins).unwrap();
     assert_eq!(tables.pending(), 0);
     assert_eq!(as_nobody(&scene.attacker, || begun(to).1), Err(Errno::INPROGRESS));
+}
+
+/// Anybody may write annotations of 256 KiB, and have many pods.
+#[test]
+fn lists_of_one_tenant_leave_room_for_others() {
+    let mut world = World::new();
+    let [greedy, ordinary, server] = [world.pod(), world.pod(), world.pod()];
+    let (_proxy, _server) = (proxy(&ordinary), program(&server, 8080));
+    let path = greedy.namespace.path();
+    let (cookie, network) = (netns::cookie_of(&path).unwrap(), pod_network::read(&path).unwrap());
+    // Each of these counts as those of another pod, as long as nothing that was replaced is erased.
+    let mut put = |number: u32, count: u32| {
+        let range = |n: u32| Ipv4Net::new(Ipv4Addr::from_bits(0x6400_0000 + number * count + n), 32).unwrap();
+        let exclude_outbound_ranges = (0..count).map(range).map(IpNet::V4).collect();
+        let list = Rules { exclude_outbound_ranges, ..rules() };
+        world.captures.put_deferred(&path, cookie, "greedy", &list, &network)
+    };
+    let error = chain(&put(0, 30_000).unwrap_err()).to_string();
+    assert!(error.contains("map ranges") && error.contains("one pod may have 16384"), "{error}");
+    // Together more than the table has room for.
+    let refused: Vec<String> =
+        (0..66).filter_map(|number| Some(chain(&put(number, 16_000).err()?).to_string())).collect();
+    assert!(refused.len() > 30 && refused.iter().all(|error| error.contains("greedy")), "{refused:?}");
+    world.capture(&ordinary, &rules());
+    assert_eq!(dial_as(&ordinary, NOBODY, of(server.v4, 8080)).unwrap().seen.listener, OUTBOUND);
 }

@@ -22,7 +22,7 @@ impl Scene {
     }
 }
 
-fn family(v6: bool) -> AddressFamily {
+pub fn family(v6: bool) -> AddressFamily {
     if v6 { AddressFamily::INET6 } else { AddressFamily::INET }
 }
 
@@ -148,7 +148,7 @@ fn what_a_packet_socket_sends_is_evaluated_at_the_receiver_alone() {
 }
 
 /// An echo request (ICMP), and whether it is answered.
-fn ping(to: IpAddr) -> Result<bool, Errno> {
+pub fn ping(to: IpAddr) -> Result<bool, Errno> {
     let (kind, protocol) = if to.is_ipv6() { (128, ipproto::ICMPV6) } else { (8, ipproto::ICMP) };
     let socket = socket(family(to.is_ipv6()), SocketType::DGRAM, Some(protocol))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(SOON))?;

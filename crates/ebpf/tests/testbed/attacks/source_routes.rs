@@ -4,8 +4,9 @@
 use super::caller::{SOON, as_nobody, control_message, error_of, send_with, set_option};
 use crate::capture::world::{self, rules};
 use crate::node;
+use crate::policy::probe::Family;
 use crate::policy::world::{PORTS, World};
-use crate::sockets::{at, fresh};
+use crate::sockets::{at, fresh, greeted};
 use rustix::net::{SocketType, connect};
 use sidestep_mesh::object::Name;
 use sidestep_testkit::Pod;
@@ -335,4 +336,30 @@ fn a_captured_pod_cannot_go_around_its_proxy_by_one() {
         error_of(socket.send_to(b"?", claimed(true, PORTS[0])))
     });
     assert_eq!(error, libc::EPERM);
+}
+
+/// Each segment has a timestamp of IP (RFC 791), with which the server's kernel answers, too.
+fn stamped(to: SocketAddr) -> io::Result<()> {
+    let socket = fresh(SocketType::STREAM, false);
+    set_option(&socket, libc::IPPROTO_IP, IP_OPTIONS, &[68, 8, 5, 0, 0, 0, 0, 0])?;
+    rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Send, Some(SOON))?;
+    connect(&socket, &to)?;
+    greeted(TcpStream::from(socket)).map(drop)
+}
+
+#[test]
+fn a_connection_with_options_that_are_no_source_route_is_evaluated_as_any_other() {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    for (app, allowed) in [("web", "egress"), ("db", "ingress")] {
+        let closed = format!("select: {{matchLabels: {{app: {app}}}}}, default: {{egress: deny, ingress: deny}}");
+        world.policy(app, &format!("{closed}, {allowed}: [{{action: allow}}]"));
+    }
+    world.settle();
+    let call = |from: &Name, to: &Name| {
+        let to = world.place(to, Family::V4, PORTS[0]);
+        world.pods[from].namespace.run(|| stamped(to)).map_err(|error| error.kind())
+    };
+    assert_eq!(call(&web, &db), Ok(()));
+    assert_eq!(call(&db, &web), Err(io::ErrorKind::ConnectionRefused));
 }

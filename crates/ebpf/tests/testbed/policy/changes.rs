@@ -2,7 +2,9 @@
 
 use super::probe::{Family, Seen, call};
 use super::world::{PORTS, World};
+use crate::sockets::until;
 use libbpf_rs::MapCore;
+use sidestep_ebpf::capture::pod_network;
 use sidestep_ebpf::policy::Policies;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
@@ -108,6 +110,23 @@ fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
 }
 
 #[test]
+fn a_pod_whose_addresses_have_no_room_is_under_its_policies_all_the_same() {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    let to = world.place(&db, Family::V4, PORTS[0]);
+    assert_eq!(world.call(&web, to, Tcp), Seen::Reached);
+    let filler = Filler::new(table(&world.node.options.pins, "own_addresses"));
+    world.policy("web", "select: {matchLabels: {app: web}}, default: {egress: deny}");
+    let error = chain(&world.try_settle().unwrap_err()).to_string();
+    assert!(error.contains("own_addresses") && error.contains("the table is full"), "{error}");
+    assert_eq!(world.call(&web, to, Tcp), Seen::Refused);
+    drop(filler);
+    world.settle();
+    let own = world.place(&web, Family::V4, PORTS[0]);
+    assert_eq!((world.call(&web, to, Tcp), world.call(&web, own, Tcp)), (Seen::Refused, Seen::Reached));
+}
+
+#[test]
 fn a_new_agent_takes_over_without_a_gap() {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);
@@ -132,6 +151,35 @@ fn a_new_agent_takes_over_without_a_gap() {
     world.forget_policies();
     world.settle();
     assert_eq!(world.call(&stranger, to, Tcp), Seen::Reached);
+}
+
+/// Nobody evaluates what a pod sends to itself, so an address that the pod has lost must not stay its own.
+#[test]
+fn what_a_pod_sends_to_an_address_that_it_had_is_evaluated_after_a_restart() {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    world.policy("web", "select: {matchLabels: {app: web}}, default: {egress: deny}");
+    let to = world.place(&db, Family::V4, PORTS[0]);
+    world.pods[&web].namespace.ip(&format!("addr add {}/32 dev lo", to.ip()));
+    world.settle();
+    world.pods[&web].namespace.ip(&format!("addr del {}/32 dev lo", to.ip()));
+    world.policies = Policies::open(&world.node.options.pins).unwrap();
+    world.identities = Identities::after(world.policies.last_identity());
+    assert_eq!(world.call(&web, to, Tcp), Seen::Reached, "for the tables it is its own");
+    world.settle_anew();
+    assert_eq!(world.call(&web, to, Tcp), Seen::Refused);
+}
+
+#[test]
+fn an_address_that_another_host_has_is_not_a_pods_own() {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    let (own, taken) = (world.address(&web, true), world.address(&db, true));
+    let pod = &world.pods[&web].namespace;
+    pod.ip(&format!("-6 addr add {taken}/64 dev eth0"));
+    let addresses = || pod_network::read(&pod.path()).unwrap().addresses;
+    until("duplicate address detection has failed", || !addresses().contains(&taken));
+    assert!(addresses().contains(&own));
 }
 
 #[test]
