@@ -27,6 +27,10 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// Pause after a connection could not be accepted for a reason that may last.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Most connections that are accepted before everything else gets its turn: a user can connect faster than the broker accepts. A
+/// listener with more of them reports that again.
+const ACCEPTS: usize = 64;
+
 /// Half of what the kernel may keep of the broker's records for a process that does not read them: some twenty records. It counts as the
 /// broker's memory, and further ones in the process's domain.
 const UNREAD: usize = 8192;
@@ -158,7 +162,7 @@ impl Server {
     }
 
     fn accept(&mut self, whose: u64) {
-        loop {
+        for _ in 0..ACCEPTS {
             if self.broker.is_clogged() {
                 return self.pause();
             }
