@@ -97,6 +97,18 @@ fn a_version_that_was_changed_is_refused() {
     assert_eq!(current(&store.path()), Some(second), "what was there stays");
 }
 
+/// As a collection leaves it that is killed between the removal of the library and that of its directory.
+#[test]
+fn a_version_without_its_library_is_installed_again() {
+    let store = Store::new();
+    let version = store.install(b"one");
+    fs::remove_file(version.join(LIBRARY)).expect("removed");
+    assert_eq!(store.install(b"one"), version);
+    assert_eq!(fs::read(version.join(LIBRARY)).expect("the library"), b"one");
+    assert_eq!(current(&store.path()), Some(version));
+    assert_eq!(store.versions().len(), 1, "nothing else is left: {:?}", store.versions());
+}
+
 #[test]
 fn an_empty_directory_in_the_link_s_place_gives_way() {
     let store = Store::new();
