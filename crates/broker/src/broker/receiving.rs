@@ -206,6 +206,7 @@ impl Broker {
         if let Some(receiver) = self.receivers.remove(&scope) {
             self.poller.remove(receiver.news.as_fd());
             self.receiver_numbers.retain(|_, other| *other != scope);
+            self.namespaces.forget_unused();
         }
         // Work that the domain shared with others has ended with it.
         let others: Vec<_> = self.receivers.keys().filter(|s| matches!(s, Scope::Both(..))).copied().collect();
