@@ -5,7 +5,7 @@ use crate::args;
 use crate::metrics;
 use crate::reasons::meaning;
 use crate::serve;
-use crate::table::{Table, bytes};
+use crate::table::{Table, bytes, printable};
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_broker::status::{Connection, Direction, Link, Process, Reasons, Stack, Status, Strangers};
@@ -35,7 +35,7 @@ fn ask(broker: &Address) -> Result<Status, ClientError> {
 
 fn text(status: &Status) -> String {
     let Status { address, pid, uid, version, waiting_offers, .. } = status;
-    let mut out = format!("Broker {address}, pid {pid}, user {uid}, protocol {version}");
+    let mut out = format!("Broker {}, pid {pid}, user {uid}, protocol {version}", printable(address));
     out += &format!("; {waiting_offers} connections wait for their other end\n");
     if status.hold {
         out += "Everything is detached, programs that start now too (`sidestep attach --all` ends that)\n";
