@@ -4,7 +4,7 @@
 use crate::broker::{Broker, Poller, Settings};
 use crate::listen::Listener;
 pub use crate::raw::fds::pass_on_only_stdio;
-pub use crate::reload::Reload;
+pub use crate::reload::{Reload, Reloaded};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -201,10 +201,11 @@ impl Server {
 
     fn reloaded(&mut self) {
         match self.signals.reload.as_mut().and_then(Reload::answer) {
-            Some(Ok(trust)) => {
+            Some(Ok(Reloaded { trust, subordinates })) => {
                 if let Err(e) = self.members.open_to_guests(trust.has_guests()) {
                     complain(&format!("cannot change who may connect: {}", io::Error::from(e)));
                 }
+                self.broker.set_subordinates(subordinates);
                 self.broker.set_trust(trust);
             }
             Some(Err(error)) => {

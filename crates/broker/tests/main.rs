@@ -6,6 +6,7 @@ mod common;
 #[path = "../../../fuzz/bodies/config.rs"]
 mod config;
 mod daemon;
+mod domains;
 mod doorbells;
 mod fuzz_config;
 mod hold;

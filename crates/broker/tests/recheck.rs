@@ -25,6 +25,7 @@ impl Driven {
         let settings = Settings {
             address: "none".into(),
             trust: Trust::of_this_process(Default::default()),
+            subordinates: Default::default(),
             across_namespaces: false,
         };
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("epoll");

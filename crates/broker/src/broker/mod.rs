@@ -29,6 +29,7 @@ use crate::receiver::mailbox::Mailbox;
 use crate::receiver::message::Command;
 use crate::room::Room;
 use crate::status::{Reasons, Totals};
+use crate::subordinates::Subordinates;
 use crate::trust::Trust;
 use conn::{Conn, Member, Role, Talk};
 use cut_off::CutOff;
@@ -44,12 +45,14 @@ use std::time::Instant;
 
 pub use conn::Poller;
 
-/// Settings that do not change while the broker runs.
+/// What the broker was told. The rules of trust and the subordinate users may change while it runs.
 pub struct Settings {
     /// The address where members connect.
     pub address: String,
     /// Who may share memory.
     pub trust: Trust,
+    /// Which users are one domain.
+    pub subordinates: Subordinates,
     /// Whether ends in different network namespaces are paired.
     pub across_namespaces: bool,
 }
@@ -166,6 +169,11 @@ impl Broker {
         self.matcher.set_trust(trust.clone());
         self.settings.trust = trust;
         self.obey_trust();
+    }
+
+    /// Replaces which users are one domain, for those that connect from now on.
+    pub fn set_subordinates(&mut self, subordinates: Subordinates) {
+        self.settings.subordinates = subordinates;
     }
 
     /// A descriptor in the poller that is no connection is readable.

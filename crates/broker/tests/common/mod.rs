@@ -64,6 +64,7 @@ impl TestBroker {
         let mut settings = Settings {
             address: address.to_string(),
             trust: Trust::of_this_process(Default::default()),
+            subordinates: Default::default(),
             across_namespaces: false,
         };
         change(&mut settings);
