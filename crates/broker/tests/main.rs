@@ -31,5 +31,6 @@ mod repeat;
 mod reuse;
 mod sleep;
 mod stack;
+mod status;
 mod strangers;
 mod user_namespaces;

@@ -109,6 +109,8 @@ pub struct Broker {
     cut_off: BTreeMap<u64, CutOff>,
     /// The stack, and what it has been asked.
     stack: Stack,
+    /// Operators that asked for the status.
+    status_asked: BTreeSet<u64>,
     /// Members that asked for an answer once none of their requests is under way, and the number of their question.
     unsettled: BTreeMap<u64, u64>,
     dirty: BTreeSet<u64>,
@@ -148,6 +150,7 @@ impl Broker {
             stays: HashMap::new(),
             cut_off: BTreeMap::new(),
             stack: Stack::default(),
+            status_asked: BTreeSet::new(),
             unsettled: BTreeMap::new(),
             dirty: BTreeSet::new(),
             doomed: BTreeSet::new(),
@@ -200,6 +203,8 @@ impl Broker {
                 self.bury(id);
             } else if let Some(id) = self.dirty.pop_first() {
                 self.flush(id);
+            } else if let Some(id) = self.status_asked.pop_first() {
+                self.send_status(id);
             } else {
                 self.watch_cut_off();
                 self.ask_receivers_of_settled();
@@ -244,7 +249,8 @@ impl Broker {
         match (&conn.role, kind) {
             (Role::New | Role::Operator, Kind::Hello) => self.hello(id, msg),
             (Role::New, Kind::Stay) => self.stay(id),
-            (Role::Operator, Kind::Status) => self.send_status(id),
+            // An operator that asks again before it has its answer gets one answer: each is a file.
+            (Role::Operator, Kind::Status) => drop(self.status_asked.insert(id)),
             (Role::Operator, Kind::Detach | Kind::Attach) => self.set_hold(id, msg, kind == Kind::Detach),
             (Role::Member(_), Kind::Withdraw) => self.withdrawn(Ticket { member: id, offer: msg.offer }),
             (Role::Member(_), Kind::Press) => self.pressed(Ticket { member: id, offer: msg.offer }),

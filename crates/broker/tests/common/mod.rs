@@ -1,6 +1,7 @@
 //! A broker in a thread, and members played by the test.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod driven;
 pub mod held;
 pub mod memory;
 pub mod users;
