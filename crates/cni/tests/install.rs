@@ -200,7 +200,7 @@ fn a_configuration_of_another_version_stays_as_it_is_and_is_named() {
         ("10-net.conf", &single, "\"0.2.0\""),
         ("10-net.conflist", &unversioned, "\"\""),
     ] {
-        let host = Host::with(&[(name, text), ("20-other.conflist", LIST)]);
+        let host = Host::with(&[(name, text.as_str()), ("20-other.conflist", LIST)]);
         let before = host.files();
         let out = host.run(&["install"]);
         let said = String::from_utf8_lossy(&out.stderr);
@@ -208,7 +208,7 @@ fn a_configuration_of_another_version_stays_as_it_is_and_is_named() {
         assert_eq!(host.files(), before, "{name}");
     }
     let flannel = LIST.replace("1.0.0", "0.3.1");
-    let host = Host::with(&[("10-flannel.conflist", &flannel)]);
+    let host = Host::with(&[("10-flannel.conflist", flannel.as_str())]);
     host.install();
     assert_eq!(host.chain(), ["ptp", "portmap", "sidestep-cni"]);
 }
