@@ -50,8 +50,8 @@ mod tests {
 
     #[test]
     fn all_numbers_of_an_owner_are_one() {
-        let text = "alice:100000:65536\n# comment\nbob:165536:65536\n\nalice:900000:10\nbroken:1\n7:x:5\n7:4294967295:1\n";
-        let granted = Subordinates::parse(text);
+        let lines = ["alice:100000:65536", "# comment", "bob:165536:65536", "", "alice:900000:10", "broken:1", "7:x:5"];
+        let granted = Subordinates::parse(&lines.join("\n"));
         let counts_as = |uid| granted.counts_as(uid);
         for uid in [100_000, 165_535, 900_000, 900_009] {
             assert_eq!(counts_as(uid), 100_000, "{uid}");
@@ -61,5 +61,6 @@ mod tests {
             assert_eq!(counts_as(other), other);
         }
         assert_eq!(Subordinates::parse("").counts_as(100_001), 100_001);
+        assert_eq!(Subordinates::parse("7:4294967290:10").counts_as(u32::MAX), 4_294_967_290);
     }
 }
