@@ -215,6 +215,10 @@ def test_uninstalling_leaves_no_pod_that_does_anything(_world):
     patch = removal(ALL)
     spec = patch["spec"]["template"]["spec"]
     check(spec.pop("$patch") == "replace", "containers that run would stay beside the new ones")
+    waiting = spec["containers"][0]
+    check("--address=@sidestep-removed-$(POD_UID)" in waiting["command"], "a process that holds the name keeps the chart on the node")
+    uid = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    check(waiting["env"] == [uid], f"{waiting}")
     patched = {**daemonset, "spec": {**daemonset["spec"], "template": {**daemonset["spec"]["template"], "spec": spec}}}
     documents(json.dumps(patched))
     hooks = [one["metadata"]["annotations"]["helm.sh/hook"] for one in rendered(ALL) if is_hook(one)]

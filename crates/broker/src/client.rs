@@ -12,10 +12,13 @@ use rustix::time::Timespec;
 use sidestep_abi::VERSION;
 use sidestep_abi::msg::{Kind, Msg};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 
 /// Longest wait for an answer. A broker answers within milliseconds, unless it is stopped.
 const ANSWER_SECONDS: i64 = 5;
+
+/// Most bytes of a status: far more than a broker lists.
+const LONGEST_STATUS: u64 = 64 << 20;
 
 /// Why a broker cannot be asked, or has not answered.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +87,9 @@ impl Client {
         })?;
         let broker_uid = crate::users::peer_of(&socket).map_err(ClientError::Io)?.uid;
         let own = rustix::process::geteuid().as_raw();
-        if broker_uid != 0 && broker_uid != own && own != 0 {
+        // Root may name the broker of another user. Its default address any user can hold, so that root would ask a stranger.
+        let may_be_anybody_s = own == 0 && *address != Address::of_this_user();
+        if broker_uid != 0 && broker_uid != own && !may_be_anybody_s {
             return Err(ClientError::OtherUser(address.clone(), broker_uid));
         }
         Ok(Client { socket, address: address.clone(), broker_uid })
@@ -154,8 +159,10 @@ impl Operator {
     /// Asks for the status.
     pub fn status(&self) -> Result<Status, ClientError> {
         let (_, memory) = self.0.ask(Msg::new(Kind::Status))?;
+        // Only memory has seals, and a read of it waits for nobody.
+        let memory = memory.filter(|memory| rustix::fs::fcntl_get_seals(memory).is_ok());
         let file = File::from(memory.ok_or_else(|| ClientError::Silent(self.0.address.clone()))?);
-        serde_json::from_reader(io::BufReader::new(file)).map_err(|e| ClientError::Io(e.into()))
+        serde_json::from_reader(io::BufReader::new(file.take(LONGEST_STATUS))).map_err(|e| ClientError::Io(e.into()))
     }
 
     /// Detaches or attaches. Returns the number of connections concerned.

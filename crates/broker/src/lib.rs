@@ -15,6 +15,7 @@
 //!                                                             quota     how much of the broker a domain may take
 //!                                                             room      how much of a member its peers may take
 //! config    the TOML file       users  who may share memory   counted  descriptors that count for a domain
+//! subordinates  users that are one domain
 //! operator  the socket for status, detach and attach          memory   the memory of a link, as a file
 //! client    the other end, for the command line               inherited  the members' socket from a service manager
 //! ```
@@ -51,6 +52,7 @@ mod room;
 pub mod server;
 pub mod settings;
 pub mod status;
+pub mod subordinates;
 pub mod trust;
 pub mod users;
 pub mod wire;

@@ -12,7 +12,8 @@ use sidestep_broker::host_cgroups::{self, HostCgroupsError};
 use sidestep_broker::inherited::{self, InheritedError};
 use sidestep_broker::listen::{Address, ListenError, listen};
 use sidestep_broker::operator;
-use sidestep_broker::server::{self, Reload, Server, Signals};
+use sidestep_broker::server::{self, Reload, Reloaded, Server, Signals};
+use sidestep_broker::subordinates::Subordinates;
 use sidestep_broker::trust::Trust;
 use sidestep_error::chain;
 use sidestep_log::{Format, Line};
@@ -118,7 +119,12 @@ fn serve(args: &Args) -> Result<(), Error> {
     // Without the operator's socket, connections are still upgraded.
     let operators = operator::listen(&address).inspect_err(|error| tracing::warn!("warning: {}", chain(error))).ok();
     server::raise_fd_limit();
-    let settings = Settings { address: address.to_string(), trust, across_namespaces: config.cross_namespaces };
+    let settings = Settings {
+        address: address.to_string(),
+        trust,
+        subordinates: Subordinates::of_this_system(),
+        across_namespaces: config.cross_namespaces,
+    };
     let idle_exit = Some(Duration::from_secs(args.idle_exit)).filter(|limit| !limit.is_zero());
     let signals = signals(args.config.clone()).map_err(Error::Signals)?;
     let server = Server::new(listener, operators, settings, signals, idle_exit).map_err(Error::Epoll)?;
@@ -128,15 +134,16 @@ fn serve(args: &Args) -> Result<(), Error> {
     server.run().map(drop).map_err(Error::Wait)
 }
 
-/// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one.
+/// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one, and the
+/// subordinate users.
 fn signals(config: Option<PathBuf>) -> io::Result<Signals> {
     let stop = readable_at(&[SIGTERM, SIGINT])?;
     let hang_up = readable_at(&[SIGHUP])?;
     // A broker in the background has another working directory.
     let config = config.map(std::path::absolute).transpose()?;
-    let load = move || match &config {
-        Some(file) => Config::load(file).map(|config| Trust::of_this_process(config.rules)),
-        None => Ok(Trust::of_this_process(Default::default())),
+    let load = move || -> Result<Reloaded, ConfigError> {
+        let config = config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+        Ok(Reloaded { trust: Trust::of_this_process(config.rules), subordinates: Subordinates::of_this_system() })
     };
     Ok(Signals { stop, reload: Some(Reload::new(hang_up, load)?) })
 }

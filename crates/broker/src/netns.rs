@@ -116,9 +116,15 @@ impl Namespaces {
         let opened = Namespace::new(diag_in(namespace).ok_or(NoNamespace::Closed)?, is_ours);
         let mut others = lock(&self.others);
         if others.len() >= UNUSED {
-            others.retain(|_, namespace| Arc::strong_count(namespace) > 1);
+            close_unused(&mut others);
         }
         Ok(others.entry(cookie).or_insert(opened).clone())
+    }
+
+    /// Closes the namespaces in which no offer waits. While one is open here, the kernel keeps it and its devices, although its last
+    /// process has ended.
+    pub fn forget_unused(&self) {
+        close_unused(&mut lock(&self.others));
     }
 
     fn remembers(&self, cookie: u64) -> bool {
@@ -141,6 +147,10 @@ impl Namespaces {
         owned.insert(cookie);
         Ok((namespace, true))
     }
+}
+
+fn close_unused(others: &mut HashMap<u64, Arc<Namespace>>) {
+    others.retain(|_, namespace| Arc::strong_count(namespace) > 1);
 }
 
 /// Network namespaces, as far as the members of one domain may refer to them.

@@ -12,7 +12,7 @@
 //! | waiting offers | [`OFFERS`] |
 //! | connections with a slot | [`CONNECTIONS`] |
 //! | records that wait for a member to read | [`RECORDS`], besides [`FREE_RECORDS`](crate::outbox) of each member |
-//! | receiver threads | [`RECEIVERS`]: one for each domain |
+//! | receiver threads | [`RECEIVERS`]: one for each domain; [`RECEIVERS_ELSEWHERE`] for the users of a network namespace |
 //!
 //! A member costs a descriptor and a mapping; each of its doorbells two descriptors; a link a descriptor and a mapping in
 //! the domain of either end, and a descriptor for each doorbell at either end. A connection counts in the domain of either end.
@@ -39,6 +39,8 @@ const RECORDS: usize = 262_144;
 const CONNECTIONS: usize = 1 << 20;
 /// Each receiver has a stack and three descriptors.
 pub const RECEIVERS: usize = 1024;
+/// Of the users of one network namespace that is not the broker's own. A container there may have any number of users.
+pub const RECEIVERS_ELSEWHERE: usize = RECEIVERS / 16;
 
 /// Of limited memory, for the program itself and what is not counted.
 const OWN_MEMORY: u64 = 32 << 20;

@@ -1,13 +1,23 @@
 //! Reading the configuration again while the broker serves. A thread does this, since reading the file may block.
 
 use crate::config::ConfigError;
+use crate::subordinates::Subordinates;
 use crate::trust::Trust;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
-type Answer = Result<Trust, ConfigError>;
+/// What is read again.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// Who may share memory.
+    pub trust: Trust,
+    /// Which users are one domain.
+    pub subordinates: Subordinates,
+}
+
+type Answer = Result<Reloaded, ConfigError>;
 type Load = dyn Fn() -> Answer + Send + Sync;
 
 /// Requests to read the configuration, and how to do it.

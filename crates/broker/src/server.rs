@@ -4,7 +4,7 @@
 use crate::broker::{Broker, Poller, Settings};
 use crate::listen::Listener;
 pub use crate::raw::fds::pass_on_only_stdio;
-pub use crate::reload::Reload;
+pub use crate::reload::{Reload, Reloaded};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -26,6 +26,10 @@ const RELOADED: u64 = 4;
 const SWEEP: Duration = Duration::from_millis(100);
 /// Pause after a connection could not be accepted for a reason that may last.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Most connections that are accepted before everything else gets its turn: a user can connect faster than the broker accepts. A
+/// listener with more of them reports that again.
+const ACCEPTS: usize = 64;
 
 /// Half of what the kernel may keep of the broker's records for a process that does not read them: some twenty records. It counts as the
 /// broker's memory, and further ones in the process's domain.
@@ -158,7 +162,7 @@ impl Server {
     }
 
     fn accept(&mut self, whose: u64) {
-        loop {
+        for _ in 0..ACCEPTS {
             if self.broker.is_clogged() {
                 return self.pause();
             }
@@ -197,10 +201,11 @@ impl Server {
 
     fn reloaded(&mut self) {
         match self.signals.reload.as_mut().and_then(Reload::answer) {
-            Some(Ok(trust)) => {
+            Some(Ok(Reloaded { trust, subordinates })) => {
                 if let Err(e) = self.members.open_to_guests(trust.has_guests()) {
                     complain(&format!("cannot change who may connect: {}", io::Error::from(e)));
                 }
+                self.broker.set_subordinates(subordinates);
                 self.broker.set_trust(trust);
             }
             Some(Err(error)) => {

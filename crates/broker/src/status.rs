@@ -20,13 +20,16 @@ pub struct Status {
     pub uid: u32,
     /// `detach --all` is in force: new processes start detached.
     pub hold: bool,
-    /// Members.
+    /// How many members, links and connections there are, whether or not they are listed.
+    #[serde(default)]
+    pub counts: Counts,
+    /// Members: at most [`Status::MOST`], as of everything that is listed.
     pub processes: Vec<Process>,
     /// Pairs of processes that share memory.
     pub links: Vec<Link>,
     /// Connections that have a slot.
     pub connections: Vec<Connection>,
-    /// Number of `waiting`.
+    /// How many wait, whether or not `waiting` lists them.
     pub waiting_offers: u64,
     /// Connections that the kernel carries, and that their programs have offered.
     #[serde(default)]
@@ -45,6 +48,48 @@ pub struct Status {
     /// Users whose connections to each other stay on the kernel, since they may not share memory: at most [`Strangers::MOST`] pairs.
     #[serde(default)]
     pub strangers: Vec<Strangers>,
+}
+
+impl Status {
+    /// Users decide how many members, links and connections there are. The broker has memory for a list of this length.
+    pub const MOST: usize = 1000;
+}
+
+/// Everything that is there, also what a status does not list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Members.
+    pub processes: u64,
+    /// Pairs of processes that share memory.
+    pub links: u64,
+    /// Memory of all links that is really in use.
+    pub link_memory_bytes: u64,
+    /// Connections that have a slot.
+    pub connections: u64,
+    /// Directions of these connections, by what carries their bytes.
+    pub directions: Directions,
+}
+
+/// A number for each carrier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Directions {
+    /// By kernel TCP.
+    pub kernel: u64,
+    /// By shared memory.
+    pub ring: u64,
+    /// By the stack.
+    pub stack: u64,
+}
+
+impl Directions {
+    /// Counts one more.
+    pub fn add(&mut self, carrier: Carrier) {
+        match carrier {
+            Carrier::Kernel => self.kernel += 1,
+            Carrier::Ring => self.ring += 1,
+            Carrier::Stack => self.stack += 1,
+        }
+    }
 }
 
 /// Two users that may not share memory, and have connections to each other.

@@ -2,13 +2,14 @@
 
 use crate::common::{DEADLINE, FakeMember, receive, tcp_pair, wait_for};
 use rustix::event::{PollFd, PollFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 use rustix::time::Timespec;
-use sidestep_abi::msg::Kind;
+use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::client::Operator;
 use sidestep_broker::listen::Address;
-use sidestep_testkit::Namespace;
+use sidestep_broker::wire;
+use sidestep_testkit::{Namespace, rerun};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -115,6 +116,40 @@ fn a_member_that_came_first_is_served_and_the_path_stays_the_managers() {
     let again = Started::new(&socket, PASSED, &["--idle-exit", "0"]);
     FakeMember::join(&address, 4096);
     assert!(again.terminate().0);
+}
+
+const ENDED: &str = "TEST_ENDED";
+
+/// A process that has ended was of some pod, or of none. In a pod's network namespace it must not make a domain for each of its users.
+#[test]
+fn a_process_that_has_ended_makes_no_domain_in_a_network_namespace_of_a_pod() {
+    const TEST: &str =
+        concat!(module_path!(), "::a_process_that_has_ended_makes_no_domain_in_a_network_namespace_of_a_pod");
+    if let Some(path) = std::env::var_os(ENDED) {
+        let address = SocketAddrUnix::new(Path::new(&path)).expect("a path");
+        return rustix::net::connect(std::io::stdin(), &address).expect("connect");
+    }
+    let (directory, path) = place();
+    let listening = socket(&path, OURS);
+    let config = directory.path().join("config.toml");
+    std::fs::write(&config, "same-pod = true\n").expect("write");
+    // Connected by a process that ends before anybody accepts.
+    let connected = || {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("socket");
+        let mut command = Command::new(std::env::current_exe().expect("own path"));
+        command.args(rerun::alone(TEST)).env(ENDED, &path).stdin(socket.try_clone().expect("a copy"));
+        assert!(command.stdout(Stdio::null()).status().expect("this program").success());
+        socket
+    };
+    let sockets = [connected(), Namespace::fresh().run(connected)];
+    let words = ["--idle-exit", "0", "--config", config.to_str().expect("utf-8")];
+    let _broker = Started::new(&listening, PASSED, &words);
+    let answers = sockets.map(|socket| {
+        // Fails if the broker has hung up already.
+        let _ = wire::send(socket.as_fd(), &Msg { arg: 4096, ..Msg::new(Kind::Hello) }, None);
+        receive(&socket).and_then(|(answer, _)| answer.kind())
+    });
+    assert_eq!(answers, [Some(Kind::Welcome), None]);
 }
 
 /// `sidestep status` may be what starts the broker: its own socket is then not there yet.

@@ -14,6 +14,7 @@ use sidestep_broker::client::Operator;
 use sidestep_broker::listen::Address;
 use sidestep_broker::wire::{self, Incoming};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -244,6 +245,45 @@ fn many_connections_that_are_turned_away_hold_up_nobody_else() {
         // Parked connections are closed when the next one comes.
         works(&broker.address);
         (open() < 60).then_some(())
+    });
+}
+
+/// Ends a flood of connections, also if the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// Threads that connect faster than the broker accepts, so that there is always one connection more.
+#[test]
+fn connections_that_never_cease_hold_up_neither_members_nor_the_end() {
+    let _alone = alone();
+    let mut broker = Daemon::start(&[]);
+    let member = as_user(CAROL, || FakeMember::join(&broker.address, 4096));
+    let (address, is_over, made) = (broker.address.clone(), AtomicBool::new(false), AtomicUsize::new(0));
+    let flood = || {
+        as_user(MALLORY, || {
+            while !is_over.load(SeqCst) {
+                made.fetch_add(usize::from(address.connect().is_ok()), SeqCst);
+            }
+        });
+    };
+    std::thread::scope(|scope| {
+        let _ends = Ends(&is_over);
+        (0..4).for_each(|_| drop(scope.spawn(&flood)));
+        for arg in 1..=30 {
+            let before = made.load(SeqCst);
+            wait_for("the flood goes on", || (made.load(SeqCst) > before + 200).then_some(()));
+            let began = Instant::now();
+            member.send(Msg { arg, ..Msg::new(Kind::Settle) }, None);
+            assert_eq!(member.expect(Kind::Settled).0.arg, arg);
+            assert!(began.elapsed() < AT_ONCE, "question {arg}: {:?}", began.elapsed());
+        }
+        let took = broker.terminate();
+        assert!(took < AT_ONCE, "{took:?}");
     });
 }
 

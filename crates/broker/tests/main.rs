@@ -6,6 +6,7 @@ mod common;
 #[path = "../../../fuzz/bodies/config.rs"]
 mod config;
 mod daemon;
+mod domains;
 mod doorbells;
 mod fuzz_config;
 mod hold;
@@ -30,5 +31,6 @@ mod repeat;
 mod reuse;
 mod sleep;
 mod stack;
+mod status;
 mod strangers;
 mod user_namespaces;

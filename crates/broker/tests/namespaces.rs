@@ -12,7 +12,7 @@ use sidestep_abi::Reason;
 use sidestep_broker::domain::NetNamespace;
 use sidestep_broker::listen::Address;
 use sidestep_broker::netns::Namespaces;
-use sidestep_testkit::{enter_new, rerun};
+use sidestep_testkit::{Namespace, enter_new, rerun};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -160,6 +160,33 @@ fn a_namespace_that_the_broker_cannot_enter_proves_nothing() {
         }
     };
     std::thread::scope(|scope| scope.spawn(ends).join()).expect("nothing is proved");
+}
+
+/// The peer of a pod's interface ends with the pod's namespace, which nobody may keep.
+#[test]
+fn a_namespace_ends_with_its_last_member() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let broker = TestBroker::at(Address::Path(dir.path().join("broker")), None, |_| {});
+    let _stays = broker.join();
+    let (node, pod) = (Namespace::fresh(), Namespace::fresh());
+    node.ip(&format!("link add outer type veth peer name inner netns {}", pod.name()));
+    let has_peer = || {
+        let mut show = Command::new("ip");
+        show.args(["link", "show", "dev", "outer"]).stdout(Stdio::null()).stderr(Stdio::null());
+        node.run(move || show.status()).expect("ip (iproute2)").success()
+    };
+    pod.run(|| {
+        let (a, b) = (broker.join(), broker.join());
+        let (client, server) = tcp_pair("127.0.0.1");
+        a.offer(1, &client);
+        b.offer(2, &server);
+        a.expect_link();
+        b.expect_link();
+        assert_eq!(a.expect_slot(1).slot, b.expect_slot(2).slot);
+    });
+    assert!(has_peer());
+    drop(pod);
+    wait_for("the interface's peer ends", || (!has_peer()).then_some(()));
 }
 
 /// All namespaces that users have made are one domain. Each namespace of the system is a domain of its own.

@@ -3,22 +3,25 @@
 
 use crate::common;
 
-use crate::common::{FakeMember, Shared, TestBroker, connect, receive, tcp_pair, wait_for};
+use crate::common::users::{MALLORY, as_user};
+use crate::common::{DEADLINE, FakeMember, Shared, TestBroker, connect, receive, tcp_pair, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::{Reason, VERSION};
 use sidestep_broker::broker::Settings;
-use sidestep_broker::listen::Address;
+use sidestep_broker::client::{Client, ClientError, Operator};
+use sidestep_broker::listen::{Address, listen};
+use sidestep_broker::operator;
 use sidestep_broker::status::Strangers;
 use sidestep_broker::trust::Trust;
 use sidestep_broker::wire;
-use sidestep_testkit::Namespace;
-use sidestep_testkit::rerun;
+use sidestep_testkit::{Namespace, enter_new, rerun};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc;
 
 const BROKER: &str = "TEST_STRANGER_BROKER";
 const PORT: &str = "TEST_STRANGER_PORT";
@@ -91,6 +94,38 @@ fn another_user_does_not_join_a_user_s_broker() {
     as_nobody(concat!(module_path!(), "::another_user_does_not_join_a_user_s_broker"), &broker, 0);
     assert_eq!((refused(&broker, Reason::UserPair), refused(&broker, Reason::BrokenPeer)), (1, 1));
     assert_eq!(broker.status().processes.len(), 0);
+}
+
+/// The address that is root's by default is a name that any user can hold. Root may name another user's broker all the same.
+#[test]
+fn root_asks_no_stranger_at_its_default_address() {
+    let ask = || {
+        enter_new();
+        let (default, named) = (Address::of_this_user(), Address::Abstract("sidestep-test-of-another-user".into()));
+        let held = as_user(MALLORY, || [&default, &named].map(|address| listen(address, false).expect("free")));
+        let refused = Client::connect(&default);
+        assert!(matches!(refused, Err(ClientError::OtherUser(_, MALLORY))), "{refused:?}");
+        Client::connect(&named).expect("named by root");
+        drop(held);
+    };
+    std::thread::scope(|scope| scope.spawn(ask).join()).expect("as above");
+}
+
+/// A pipe instead of memory: whoever reads it waits for as long as its writer likes.
+#[test]
+fn a_status_that_is_not_memory_is_not_read() {
+    let address = Address::Abstract(format!("sidestep-test-liar-{}", std::process::id()));
+    let _members = listen(&address, false).expect("free");
+    let operators = operator::listen(&address).expect("a place for the operator's socket");
+    let (reader, _writer) = rustix::pipe::pipe().expect("pipe");
+    let (answered, answer) = mpsc::channel();
+    let operator = Operator::connect(&address).expect("it listens");
+    std::thread::spawn(move || answered.send(operator.status()));
+    let asked = wait_for("an operator", || rustix::net::accept(&operators.socket).ok());
+    assert_eq!(receive(&asked).expect("a question").0.kind(), Some(Kind::Status));
+    wire::send(asked.as_fd(), &Msg::new(Kind::Done), Some(reader.as_fd())).expect("send");
+    let answer = answer.recv_timeout(DEADLINE).expect("nobody waits for the writer");
+    assert!(matches!(answer, Err(ClientError::Silent(_))), "{answer:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
-use sidestep_broker::status::{Carrier, Reasons, Stack, Status, Totals};
+use sidestep_broker::status::{Carrier, Directions, Reasons, Stack, Status, Totals};
 
 /// Values by one label. A metric without a label has one value, whose label is `NONE`.
 type Values<'a> = Vec<(&'a str, u64)>;
@@ -27,17 +27,15 @@ pub fn text(status: &Status) -> String {
 
 impl Metrics {
     fn broker(&mut self, status: &Status) {
-        let version = env!("CARGO_PKG_VERSION");
+        // Lists are cut: what they have is no measure.
+        let (version, counts) = (env!("CARGO_PKG_VERSION"), &status.counts);
         self.gauge("build_info", "The version of this program", "version", vec![(version, 1)]);
-        self.gauge("processes", "Processes that have joined", NONE, one(status.processes.len() as u64));
-        self.gauge("links", "Pairs of processes that share memory", NONE, one(status.links.len() as u64));
-        let memory = status.links.iter().map(|link| link.memory_bytes).sum();
-        self.gauge("link_memory_bytes", "Memory of links that is in use", NONE, one(memory));
-        let ways = [Carrier::Kernel, Carrier::Ring, Carrier::Stack].map(|carrier| {
-            let directions = status.connections.iter().flat_map(|connection| &connection.directions);
-            (carrier.name(), directions.filter(|direction| direction.carrier == carrier).count() as u64)
-        });
-        self.gauge("directions", "Directions of connections that have a slot", "carrier", ways.to_vec());
+        self.gauge("processes", "Processes that have joined", NONE, one(counts.processes));
+        self.gauge("links", "Pairs of processes that share memory", NONE, one(counts.links));
+        self.gauge("link_memory_bytes", "Memory of links that is in use", NONE, one(counts.link_memory_bytes));
+        let Directions { kernel, ring, stack } = counts.directions;
+        let ways = vec![(Carrier::Kernel.name(), kernel), (Carrier::Ring.name(), ring), (Carrier::Stack.name(), stack)];
+        self.gauge("directions", "Directions of connections that have a slot", "carrier", ways);
         let waiting = "Connections on the kernel that wait for their other end";
         self.gauge("waiting_connections", waiting, NONE, one(status.waiting_offers));
         self.gauge("held", "Whether everything is detached", NONE, one(status.hold.into()));
@@ -120,14 +118,14 @@ fn by_reason(reasons: &Reasons) -> Values<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_broker::status::{Connection, Direction};
+    use sidestep_broker::status::{Counts, Process};
 
     #[test]
     fn carriers_reasons_and_the_stack_are_told() {
-        let way = |carrier| Direction { carrier, ..Direction::default() };
-        let directions = [way(Carrier::Stack), way(Carrier::Kernel)];
+        let directions = Directions { kernel: 1, ring: 0, stack: 1 };
         let status = Status {
-            connections: vec![Connection { directions, ..Connection::default() }],
+            counts: Counts { processes: 5000, connections: 1, directions, ..Counts::default() },
+            processes: vec![Process::default()],
             totals: Totals { seen: 5, ring_rx: 70, ..Totals::default() },
             reasons: [("loss".to_owned(), 3)].into(),
             stack: Stack { pid: Some(1), carries: 1, ..Stack::default() },
@@ -135,6 +133,7 @@ mod tests {
         };
         let text = text(&status);
         for line in [
+            "sidestep_processes 5000",
             "sidestep_directions{carrier=\"stack\"} 1",
             "sidestep_directions{carrier=\"ring\"} 0",
             "sidestep_connections_total 5",

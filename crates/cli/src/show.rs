@@ -5,10 +5,10 @@ use crate::args;
 use crate::metrics;
 use crate::reasons::meaning;
 use crate::serve;
-use crate::table::{Table, bytes};
+use crate::table::{Table, bytes, printable};
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
-use sidestep_broker::status::{Connection, Direction, Link, Process, Reasons, Stack, Status, Strangers};
+use sidestep_broker::status::{Connection, Counts, Direction, Link, Process, Reasons, Stack, Status, Strangers};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -35,16 +35,18 @@ fn ask(broker: &Address) -> Result<Status, ClientError> {
 
 fn text(status: &Status) -> String {
     let Status { address, pid, uid, version, waiting_offers, .. } = status;
-    let mut out = format!("Broker {address}, pid {pid}, user {uid}, protocol {version}");
+    let mut out = format!("Broker {}, pid {pid}, user {uid}, protocol {version}", printable(address));
     out += &format!("; {waiting_offers} connections wait for their other end\n");
     if status.hold {
         out += "Everything is detached, programs that start now too (`sidestep attach --all` ends that)\n";
     }
     out += &stack(&status.stack);
-    out += &section("Processes", processes(&status.processes), status.processes.len());
-    out += &section("Links", links(&status.links), status.links.len());
-    out += &section("Connections", connections(&status.connections), status.connections.len());
-    out += &section("Stayed on the kernel, or went back to it", reasons(&status.reasons), status.reasons.len());
+    let Counts { processes: all_processes, links: all_links, connections: all_connections, .. } = status.counts;
+    out += &section("Processes", processes(&status.processes), status.processes.len(), all_processes);
+    out += &section("Links", links(&status.links), status.links.len(), all_links);
+    out += &section("Connections", connections(&status.connections), status.connections.len(), all_connections);
+    let kinds = status.reasons.len();
+    out += &section("Stayed on the kernel, or went back to it", reasons(&status.reasons), kinds, kinds as u64);
     out += &strangers(&status.strangers, status.pid);
     out
 }
@@ -76,8 +78,13 @@ fn stack(stack: &Stack) -> String {
     }
 }
 
-fn section(title: &str, table: Table, rows: usize) -> String {
-    if rows == 0 { format!("\n{title}: none\n") } else { format!("\n{title}\n{table}") }
+/// `listed` of `all` are in the table.
+fn section(title: &str, table: Table, listed: usize, all: u64) -> String {
+    match all.saturating_sub(listed as u64) {
+        0 if listed == 0 => format!("\n{title}: none\n"),
+        0 => format!("\n{title}\n{table}"),
+        more => format!("\n{title}\n{table}and {more} more\n"),
+    }
 }
 
 fn processes(list: &[Process]) -> Table {
@@ -161,4 +168,24 @@ fn reasons(counts: &Reasons) -> Table {
 
 fn state(hold: bool) -> String {
     if hold { "detached".into() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_listed_is_counted() {
+        let counts = Counts { processes: 2, ..Counts::default() };
+        let mut status = Status { processes: vec![Process::default(); 2], counts, ..Status::default() };
+        assert!(!text(&status).contains("more"), "{}", text(&status));
+        status.counts.processes = 7;
+        assert!(text(&status).contains("\nand 5 more\n"), "{}", text(&status));
+    }
+
+    #[test]
+    fn a_broker_s_address_commands_no_terminal() {
+        let status = Status { address: "@a\x1b[2J".into(), ..Status::default() };
+        assert!(text(&status).starts_with("Broker @a?[2J, pid"), "{}", text(&status));
+    }
 }

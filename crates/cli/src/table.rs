@@ -24,7 +24,7 @@ impl Table {
 }
 
 /// Replaces control characters: names of processes come from anywhere, and must not control the terminal.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -7,7 +7,8 @@ use serde_json::Value;
 use sidestep_testkit::rerun;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 const X86_64: u16 = 62;
@@ -225,6 +226,29 @@ fn the_machine_is_looked_at() {
     assert_eq!((verdict.as_str(), said.code), ("will-not-work", Some(1)));
     assert!(found.contains("the library wrote no report"), "{found}");
     assert!(!sandbox.run(&["doctor"]).out.is_empty());
+}
+
+/// A file of a name that others can guess may be a pipe, which nobody ever writes to.
+#[test]
+fn the_trial_s_report_has_a_place_that_nobody_can_take_before() {
+    let sandbox = Sandbox::new();
+    let inner = sandbox.command(&["doctor", "--json"]);
+    let mut shell = Command::new("sh");
+    // The doctor has the shell's number.
+    let script = "mkfifo \"$TMPDIR/sidestep-doctor-$$.json\" && exec \"$0\" doctor --json";
+    shell.args(["-c", script]).arg(inner.get_program());
+    shell.envs(inner.get_envs().filter_map(|(k, v)| Some((k, v?)))).env("TMPDIR", sandbox.dir.path());
+    let mut child = shell.stdout(Stdio::piped()).spawn().expect("sh");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("wait").is_none() {
+        if Instant::now() > deadline {
+            child.kill().expect("kill");
+            panic!("the doctor waits for a stranger's pipe");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let json = common::Said::from(child.wait_with_output().expect("its output")).json();
+    assert!(machine(&json, "trial").1.contains("the library wrote no report"), "{json}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Versions of the specification.
-pub const VERSIONS: [&str; 3] = ["0.4.0", "1.0.0", "1.1.0"];
+/// Versions of the specification. Flannel and Calico write 0.3.1, whose results have the fields that later ones have.
+pub const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 /// A machine that starts a hundred pods at once admits the last one within seconds.
 pub const TIMEOUT_SECONDS: u64 = 15;
 /// Less than this leaves the agent no time.
@@ -128,6 +128,7 @@ mod tests {
     #[test]
     fn addresses_of_all_versions_are_read() {
         for (version, ip) in [
+            ("0.3.1", json!({"version": "4", "address": "10.1.0.5/16", "interface": 0})),
             ("0.4.0", json!({"version": "4", "address": "10.1.0.5/16", "interface": 2})),
             ("1.1.0", json!({"address": "10.1.0.5/16", "gateway": "10.1.0.1"})),
         ] {
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn other_versions_and_times_are_refused() {
-        for version in ["", "0.3.1", "1.2.0", "2"] {
+        for version in ["", "0.2.0", "1.2.0", "2"] {
             assert!(config(json!({"cniVersion": version})).check_version().is_err(), "{version}");
         }
         for (seconds, is_right) in [(1, false), (2, true), (110, true), (111, false)] {

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Why the command fails. The variants are described by their messages.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    #[error("CNI version {0:?} is not supported: use one of 0.4.0, 1.0.0 and 1.1.0")]
+    #[error("CNI version {0:?} is not supported: use one of 0.3.0, 0.3.1, 0.4.0, 1.0.0 and 1.1.0")]
     Version(String),
     #[error("invalid environment variable {name}: {found:?} where {expected} is expected")]
     Environment { name: &'static str, found: String, expected: &'static str },

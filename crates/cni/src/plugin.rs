@@ -37,15 +37,19 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Returns what is to be printed. `version` becomes that of the configuration.
+/// Returns what is to be printed. `version` becomes that of the configuration, if this program speaks it.
 fn execute(environment: &Environment, version: &mut String) -> Result<String, PluginError> {
     let command = environment.command()?;
     if command == Command::Version {
         return Ok(json!({"cniVersion": version, "supportedVersions": VERSIONS}).to_string());
     }
     let config = Config::read(&input::read(io::stdin(), LONGEST_INPUT, INPUT_PATIENCE)?)?;
-    config.check_version()?;
-    version.clone_from(&config.cni_version);
+    match config.check_version() {
+        Ok(()) => version.clone_from(&config.cni_version),
+        // A pod must be able to end, whatever the configuration has become since its start.
+        Err(_) if command == Command::Del => {}
+        Err(error) => return Err(error),
+    }
     match command {
         Command::Add => add(environment, &config),
         Command::Del => del(environment, &config).map(|()| String::new()),

@@ -85,7 +85,7 @@ fn with_result(plugin: &Value, result: Option<&Value>) -> Value {
 
 #[test]
 fn a_pod_behind_ptp_is_admitted_with_the_address_that_it_has() {
-    for version in ["0.4.0", "1.0.0"] {
+    for version in ["0.3.1", "0.4.0", "1.0.0"] {
         let agent = Agent::new(|request| match request {
             Admission::Admit(_) => Ok(Answer::Admitted(Admitted { uncaptured: None })),
             _ => Ok(done()),

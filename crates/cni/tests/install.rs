@@ -190,6 +190,29 @@ fn without_a_configuration_it_says_what_to_do() {
     host.uninstall();
 }
 
+/// With the plugin in it, a runtime could start no pod.
+#[test]
+fn a_configuration_of_another_version_stays_as_it_is_and_is_named() {
+    let unversioned = LIST.replace("  \"cniVersion\": \"1.0.0\",\n", "");
+    let (list, single) = (LIST.replace("1.0.0", "0.2.0"), SINGLE.replace("0.4.0", "0.2.0"));
+    for (name, text, version) in [
+        ("10-net.conflist", &list, "\"0.2.0\""),
+        ("10-net.conf", &single, "\"0.2.0\""),
+        ("10-net.conflist", &unversioned, "\"\""),
+    ] {
+        let host = Host::with(&[(name, text.as_str()), ("20-other.conflist", LIST)]);
+        let before = host.files();
+        let out = host.run(&["install"]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && said.contains(name) && said.contains(version), "{name}: {said}");
+        assert_eq!(host.files(), before, "{name}");
+    }
+    let flannel = LIST.replace("1.0.0", "0.3.1");
+    let host = Host::with(&[("10-flannel.conflist", flannel.as_str())]);
+    host.install();
+    assert_eq!(host.chain(), ["ptp", "portmap", "sidestep-cni"]);
+}
+
 /// A process that is ended with the test.
 struct Watcher(Child);
 

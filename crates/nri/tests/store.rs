@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -30,11 +31,11 @@ impl Store {
         install(&from, &self.path()).expect("installed")
     }
 
-    /// What is below the store, without the link.
+    /// What is below the store, without the link and the lock.
     fn versions(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path()).expect("a directory").map(|entry| entry.expect("an entry").file_name());
-        let mut names: Vec<_> =
-            entries.map(|name| name.into_string().expect("text")).filter(|name| name != "current").collect();
+        let names = entries.map(|name| name.into_string().expect("text"));
+        let mut names: Vec<_> = names.filter(|name| !["current", ".lock"].contains(&name.as_str())).collect();
         names.sort();
         names
     }
@@ -94,6 +95,18 @@ fn a_version_that_was_changed_is_refused() {
     let refused = install(&store.directory.path().join("from"), &store.path());
     assert!(matches!(refused, Err(InstallError::Changed { .. })), "{refused:?}");
     assert_eq!(current(&store.path()), Some(second), "what was there stays");
+}
+
+/// As a collection leaves it that is killed between the removal of the library and that of its directory.
+#[test]
+fn a_version_without_its_library_is_installed_again() {
+    let store = Store::new();
+    let version = store.install(b"one");
+    fs::remove_file(version.join(LIBRARY)).expect("removed");
+    assert_eq!(store.install(b"one"), version);
+    assert_eq!(fs::read(version.join(LIBRARY)).expect("the library"), b"one");
+    assert_eq!(current(&store.path()), Some(version));
+    assert_eq!(store.versions().len(), 1, "nothing else is left: {:?}", store.versions());
 }
 
 #[test]
@@ -232,6 +245,46 @@ fn all_versions_go_but_those_that_somebody_has() {
     drop(user);
     assert_eq!(collect_all(&store.path(), &store.proc()).expect("collected").removed, [name(&used)]);
     assert!(!store.path().exists(), "nothing is left");
+}
+
+/// Every user can open the directory, and keep it locked.
+#[test]
+fn a_lock_on_the_directory_keeps_nobody_waiting() {
+    let store = Store::new();
+    let old = store.install(b"one");
+    let lock = fs::metadata(store.path().join(".lock")).expect("what is locked instead");
+    assert_eq!(lock.permissions().mode() & 0o777, 0o600, "no other user can open it");
+    let directory = File::open(store.path()).expect("a directory");
+    directory.lock().expect("locked");
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let new = store.install(b"two");
+        let collected = store.collect().removed;
+        let all = collect_all(&store.path(), &store.proc()).expect("collected").removed;
+        done.send((name(&new), collected, all, store.path().exists())).expect("the test waits");
+    });
+    let (new, collected, all, is_left) = is_done.recv_timeout(Duration::from_secs(30)).expect("nobody waits");
+    assert_eq!((collected, all, is_left), (vec![name(&old)], vec![new], false));
+}
+
+/// An installation waits for another one, and for a collection that removes the lock with all.
+#[test]
+fn installations_and_collections_wait_for_each_other() {
+    let store = Store::new();
+    store.install(b"one");
+    let path = store.path().join(".lock");
+    let lock = File::options().write(true).open(&path).expect("the lock");
+    lock.lock().expect("nobody has it");
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let new = store.install(b"two");
+        done.send((store, new)).expect("the test waits");
+    });
+    assert!(is_done.recv_timeout(Duration::from_millis(300)).is_err(), "it waits");
+    fs::remove_file(&path).expect("removed");
+    drop(lock);
+    let (store, new) = is_done.recv_timeout(Duration::from_secs(30)).expect("it goes on");
+    assert_eq!((current(&store.path()), path.exists()), (Some(new), true));
 }
 
 /// As in a container, where the directory cannot be removed. Needs root.

@@ -195,18 +195,31 @@ fn exe_of(pid: u32) -> String {
     link.map_or_else(|_| "?".into(), |path| printable(&path))
 }
 
+/// Most characters of a path that are kept. Linux permits 4,095 bytes, and a user may have thousands of processes.
+const LONGEST_EXE: usize = 256;
+
 /// Replaces control characters: the operator reads the path on a terminal, and the member's user has chosen it.
 fn printable(path: &Path) -> String {
-    path.to_string_lossy().replace(char::is_control, "?")
+    path.to_string_lossy().chars().take(LONGEST_EXE).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     #[test]
     fn a_program_s_name_commands_no_terminal() {
         assert_eq!(printable(Path::new("/tmp/\x1b]0;owned\x07\u{9b}31m é\n")), "/tmp/?]0;owned??31m é?");
+    }
+
+    #[test]
+    fn a_program_s_name_takes_little_memory() {
+        // Each of these bytes is no UTF-8, and is shown by a character of three bytes.
+        let long = std::ffi::OsString::from_vec(vec![0xff; 4095]);
+        let shown = printable(Path::new(&long));
+        assert_eq!((shown.chars().count(), shown.len()), (LONGEST_EXE, 3 * LONGEST_EXE));
+        assert_eq!(printable(Path::new("/usr/bin/env")), "/usr/bin/env");
     }
 
     #[test]

@@ -29,6 +29,7 @@ use crate::receiver::mailbox::Mailbox;
 use crate::receiver::message::Command;
 use crate::room::Room;
 use crate::status::{Reasons, Totals};
+use crate::subordinates::Subordinates;
 use crate::trust::Trust;
 use conn::{Conn, Member, Role, Talk};
 use cut_off::CutOff;
@@ -44,12 +45,14 @@ use std::time::Instant;
 
 pub use conn::Poller;
 
-/// Settings that do not change while the broker runs.
+/// What the broker was told. The rules of trust and the subordinate users may change while it runs.
 pub struct Settings {
     /// The address where members connect.
     pub address: String,
     /// Who may share memory.
     pub trust: Trust,
+    /// Which users are one domain.
+    pub subordinates: Subordinates,
     /// Whether ends in different network namespaces are paired.
     pub across_namespaces: bool,
 }
@@ -106,6 +109,8 @@ pub struct Broker {
     cut_off: BTreeMap<u64, CutOff>,
     /// The stack, and what it has been asked.
     stack: Stack,
+    /// Operators that asked for the status.
+    status_asked: BTreeSet<u64>,
     /// Members that asked for an answer once none of their requests is under way, and the number of their question.
     unsettled: BTreeMap<u64, u64>,
     dirty: BTreeSet<u64>,
@@ -145,6 +150,7 @@ impl Broker {
             stays: HashMap::new(),
             cut_off: BTreeMap::new(),
             stack: Stack::default(),
+            status_asked: BTreeSet::new(),
             unsettled: BTreeMap::new(),
             dirty: BTreeSet::new(),
             doomed: BTreeSet::new(),
@@ -166,6 +172,11 @@ impl Broker {
         self.matcher.set_trust(trust.clone());
         self.settings.trust = trust;
         self.obey_trust();
+    }
+
+    /// Replaces which users are one domain, for those that connect from now on.
+    pub fn set_subordinates(&mut self, subordinates: Subordinates) {
+        self.settings.subordinates = subordinates;
     }
 
     /// A descriptor in the poller that is no connection is readable.
@@ -192,6 +203,8 @@ impl Broker {
                 self.bury(id);
             } else if let Some(id) = self.dirty.pop_first() {
                 self.flush(id);
+            } else if let Some(id) = self.status_asked.pop_first() {
+                self.send_status(id);
             } else {
                 self.watch_cut_off();
                 self.ask_receivers_of_settled();
@@ -236,7 +249,8 @@ impl Broker {
         match (&conn.role, kind) {
             (Role::New | Role::Operator, Kind::Hello) => self.hello(id, msg),
             (Role::New, Kind::Stay) => self.stay(id),
-            (Role::Operator, Kind::Status) => self.send_status(id),
+            // An operator that asks again before it has its answer gets one answer: each is a file.
+            (Role::Operator, Kind::Status) => drop(self.status_asked.insert(id)),
             (Role::Operator, Kind::Detach | Kind::Attach) => self.set_hold(id, msg, kind == Kind::Detach),
             (Role::Member(_), Kind::Withdraw) => self.withdrawn(Ticket { member: id, offer: msg.offer }),
             (Role::Member(_), Kind::Press) => self.pressed(Ticket { member: id, offer: msg.offer }),

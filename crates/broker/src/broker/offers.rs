@@ -324,7 +324,8 @@ mod tests {
 
     fn broker() -> Broker {
         let trust = Trust::of_users(1000, None, &[]);
-        let settings = Settings { address: "none".into(), trust, across_namespaces: false };
+        let subordinates = Default::default();
+        let settings = Settings { address: "none".into(), trust, subordinates, across_namespaces: false };
         Broker::new(settings, Poller(epoll::create(CreateFlags::CLOEXEC).expect("epoll")))
     }
 

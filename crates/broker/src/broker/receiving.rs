@@ -7,7 +7,7 @@ use crate::cgroup::Place;
 use crate::counted::Counted;
 use crate::domain::{Domain, Scope};
 use crate::netns::View;
-use crate::quota::{Accounts, RECEIVERS};
+use crate::quota::{Accounts, RECEIVERS, RECEIVERS_ELSEWHERE};
 use crate::raw::sock;
 use crate::receiver::Receiver;
 use crate::receiver::loan::Loan;
@@ -31,10 +31,16 @@ impl Broker {
         let Ok(peer) = crate::users::peer_of(&socket) else {
             return self.turn_away(socket, None);
         };
-        let place = Arc::new(place_of(socket.as_fd(), peer.pid));
+        let place = place_of(socket.as_fd(), peer.pid);
         let netns = self.namespaces.space_of(socket.as_fd());
-        let pod = place.pod.filter(|_| self.settings.trust.knows_pods() && !self.namespaces.is_ours(netns));
-        let domain = pod.map_or(Domain::User { uid: peer.uid, netns }, Domain::Pod);
+        let may_be_pod = self.settings.trust.knows_pods() && !self.namespaces.is_ours(netns);
+        if may_be_pod && place.is_none() {
+            // Perhaps of a pod, which would have another domain for each of its users.
+            return self.turn_away(socket, None);
+        }
+        let place = Arc::new(place.unwrap_or_default());
+        let uid = self.settings.subordinates.counts_as(peer.uid);
+        let domain = place.pod.filter(|_| may_be_pod).map_or(Domain::User { uid, netns }, Domain::Pod);
         self.admit(socket, Scope::Domain(domain), Role::New, (peer, place));
     }
 
@@ -88,12 +94,24 @@ impl Broker {
     }
 
     fn start_receiver(&self, scope: Scope) -> io::Result<Receiver> {
-        if self.receivers.len() >= RECEIVERS {
+        if self.receivers.len() >= RECEIVERS || self.is_crowded(scope) {
             return Err(io::Errno::AGAIN);
         }
         let pod = if let Scope::Domain(Domain::Pod(pod)) = scope { Some(pod) } else { None };
         let started = Receiver::start(Accounts::new(&self.budgets), View { namespaces: self.namespaces.clone(), pod });
         started.map_err(|e| io::Errno::from_io_error(&e).unwrap_or(io::Errno::AGAIN))
+    }
+
+    /// Whether the users of this scope's network namespace have as many receivers as they may.
+    fn is_crowded(&self, scope: Scope) -> bool {
+        let namespace = |scope: &Scope| match scope {
+            Scope::Domain(Domain::User { netns, .. }) => Some(*netns),
+            _ => None,
+        };
+        let Some(netns) = namespace(&scope).filter(|netns| !self.namespaces.is_ours(*netns)) else {
+            return false;
+        };
+        self.receivers.keys().filter(|other| namespace(other) == Some(netns)).count() >= RECEIVERS_ELSEWHERE
     }
 
     /// Closes a connection that is not accepted. Descriptors in its queue are left to another thread, since closing them may
@@ -206,6 +224,7 @@ impl Broker {
         if let Some(receiver) = self.receivers.remove(&scope) {
             self.poller.remove(receiver.news.as_fd());
             self.receiver_numbers.retain(|_, other| *other != scope);
+            self.namespaces.forget_unused();
         }
         // Work that the domain shared with others has ended with it.
         let others: Vec<_> = self.receivers.keys().filter(|s| matches!(s, Scope::Both(..))).copied().collect();

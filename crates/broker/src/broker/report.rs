@@ -1,7 +1,7 @@
 //! The status. It shows values that members have written into shared memory. No decision depends on these.
 
 use super::Broker;
-use super::conn::{Conn, Member, Role};
+use super::conn::Member;
 use crate::link::{Connection, Link};
 use crate::matching::Offer;
 use crate::outbox::Attached;
@@ -12,64 +12,86 @@ use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::page::Page;
 use sidestep_abi::{Reason, VERSION};
 use sidestep_ring::{counters, page, slot};
-use std::io::{Seek, Write};
+use std::io::{BufWriter, Seek};
 use std::sync::Arc;
 
 impl Broker {
     pub(super) fn send_status(&mut self, id: u64) {
+        if !self.conns.contains_key(&id) {
+            return;
+        }
         let status = self.status();
         match as_memfd(&status) {
             Ok(fd) => {
-                let done = Msg { arg: status.connections.len() as u64, ..Msg::new(Kind::Done) };
+                let done = Msg { arg: status.counts.connections, ..Msg::new(Kind::Done) };
                 self.queue(id, done, Some(Attached::File(Arc::new(fd))));
             }
             Err(_) => self.violation(id),
         }
     }
 
-    /// All that `sidestep status` shows.
+    /// All that `sidestep status` shows. Everything is counted, and of each kind only some are listed.
     pub fn status(&self) -> Status {
-        let mut processes: Vec<_> = self.conns.iter().filter_map(|(&id, conn)| self.process(id, conn)).collect();
-        processes.sort_by_key(|p| p.member);
-        let (mut totals, mut reasons) = self.gone.clone();
-        for process in processes.iter().filter(|process| !self.is_or_was_stack(process.member)) {
-            totals.add(&process.totals);
-            add_reasons(&mut reasons, &process.reasons);
-        }
         let mut links: Vec<_> = self.links.values().collect();
         links.sort_by_key(|link| link.id);
-        let connections: Vec<_> =
-            links.iter().flat_map(|link| link.connections().map(|(n, c)| self.connection(link, n, c))).collect();
-        let stack = self.stack_status(&processes, &connections);
-        add_reasons(&mut reasons, &stack.reasons);
-        Status {
+        let mut status = Status {
             version: VERSION,
             address: self.settings.address.clone(),
             pid: std::process::id(),
             uid: rustix::process::geteuid().as_raw(),
             hold: self.hold_all,
-            processes,
-            connections,
-            links: links.iter().map(|link| self.link(link)).collect(),
             waiting_offers: self.matcher.len() as u64,
-            waiting: self.matcher.all_waiting().map(|offer| self.waiting_offer(offer)).collect(),
-            stack,
-            totals,
-            reasons,
+            waiting: self.matcher.all_waiting().take(Status::MOST).map(|offer| self.waiting_offer(offer)).collect(),
             refused: self.refused.clone(),
             strangers: self.strangers.iter().map(|(&uids, &connections)| Strangers { uids, connections }).collect(),
+            ..Status::default()
+        };
+        self.report_processes(&mut status);
+        self.report_links(&links, &mut status);
+        self.report_connections(&links, &mut status);
+        status
+    }
+
+    /// Living and ended members, and the stack.
+    fn report_processes(&self, status: &mut Status) {
+        (status.totals, status.reasons) = self.gone.clone();
+        (status.stack.totals, status.stack.reasons) = self.stack.gone.clone();
+        status.stack.pid = self.stack.member.and_then(|id| self.member(id)).map(|member| member.pid);
+        let mut ids: Vec<_> = self.conns.keys().copied().collect();
+        ids.sort_unstable();
+        for process in ids.into_iter().filter_map(|id| self.process(id)) {
+            let (totals, reasons) = if self.is_or_was_stack(process.member) {
+                (&mut status.stack.totals, &mut status.stack.reasons)
+            } else {
+                (&mut status.totals, &mut status.reasons)
+            };
+            totals.add(&process.totals);
+            add_reasons(reasons, &process.reasons);
+            status.counts.processes += 1;
+            list(&mut status.processes, || process);
+        }
+        add_reasons(&mut status.reasons, &status.stack.reasons);
+    }
+
+    fn report_links(&self, links: &[&Link], status: &mut Status) {
+        for link in links.iter().map(|link| self.link(link)) {
+            status.counts.links += 1;
+            status.counts.link_memory_bytes += link.memory_bytes;
+            list(&mut status.links, || link);
         }
     }
 
-    fn stack_status(&self, processes: &[status::Process], connections: &[status::Connection]) -> status::Stack {
-        let (mut totals, mut reasons) = self.stack.gone.clone();
-        for stack in processes.iter().filter(|process| self.is_or_was_stack(process.member)) {
-            totals.add(&stack.totals);
-            add_reasons(&mut reasons, &stack.reasons);
+    fn report_connections(&self, links: &[&Link], status: &mut Status) {
+        for link in links {
+            let by_ring = self.by_ring(link);
+            for (number, connection) in link.connections() {
+                let carriers = [0, 1].map(|d| carrier(link, number, d, by_ring));
+                status.counts.connections += 1;
+                carriers.into_iter().for_each(|carrier| status.counts.directions.add(carrier));
+                status.stack.carries += u64::from(carriers == [Carrier::Stack; 2]);
+                list(&mut status.connections, || self.connection(link, number, connection));
+            }
         }
-        let pid = self.stack.member.and_then(|id| self.member(id)).map(|member| member.pid);
-        let is_carried = |c: &&status::Connection| c.directions.iter().all(|d| d.carrier == Carrier::Stack);
-        status::Stack { pid, carries: connections.iter().filter(is_carried).count() as u64, totals, reasons }
     }
 
     fn waiting_offer(&self, offer: &Offer) -> status::Waiting {
@@ -95,21 +117,12 @@ impl Broker {
         *self.refused.entry(reason.name().into()).or_default() += 1;
     }
 
-    fn process(&self, id: u64, conn: &Conn) -> Option<status::Process> {
-        let Role::Member(member) = &conn.role else {
-            return None;
-        };
-        let Member { pid, exe, hold, .. } = &**member;
+    fn process(&self, id: u64) -> Option<status::Process> {
+        let member = self.member(id)?;
+        let Member { pid, exe, hold, .. } = member;
         let (totals, reasons) = self.counters(id, member);
-        Some(status::Process {
-            pid: *pid,
-            exe: exe.clone(),
-            uid: conn.peer.uid,
-            member: id,
-            totals,
-            reasons,
-            hold: *hold,
-        })
+        let uid = self.conns.get(&id)?.peer.uid;
+        Some(status::Process { pid: *pid, exe: exe.clone(), uid, member: id, totals, reasons, hold: *hold })
     }
 
     /// The counters of a member. The bytes of a connection are in its slot until the slot is released, then in the member's
@@ -140,9 +153,13 @@ impl Broker {
         }
     }
 
+    /// What carries a direction of this link's connections while a ring is in use.
+    fn by_ring(&self, link: &Link) -> Carrier {
+        if link.members.iter().any(|id| self.is_stack(*id)) { Carrier::Stack } else { Carrier::Ring }
+    }
+
     fn connection(&self, link: &Link, number: usize, connection: &Connection) -> status::Connection {
-        let pids = self.pids(link);
-        let by_ring = if link.members.iter().any(|id| self.is_stack(*id)) { Carrier::Stack } else { Carrier::Ring };
+        let (pids, by_ring) = (self.pids(link), self.by_ring(link));
         status::Connection {
             id: format!("{}.{number}", link.id),
             pids,
@@ -152,6 +169,18 @@ impl Broker {
             directions: [0, 1].map(|d| direction(link, number, d, pids, by_ring)),
         }
     }
+}
+
+/// Adds to a list that is not too long yet.
+fn list<T>(to: &mut Vec<T>, one: impl FnOnce() -> T) {
+    if to.len() < Status::MOST {
+        to.push(one());
+    }
+}
+
+/// `by_ring`: the carrier while a ring is in use.
+fn carrier(link: &Link, slot: usize, d: usize, by_ring: Carrier) -> Carrier {
+    if link.half(slot, d).read_to().is_some() { by_ring } else { Carrier::Kernel }
 }
 
 /// `by_ring`: the carrier while a ring is in use.
@@ -198,10 +227,12 @@ fn reason_name(code: usize) -> String {
     reason.map_or_else(|| format!("code-{code}"), |reason| reason.name().into())
 }
 
+/// Written piece by piece: the text is in memory once.
 fn as_memfd(status: &Status) -> std::io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("sidestep-status", MemfdFlags::CLOEXEC)?;
-    let mut file = std::fs::File::from(fd);
-    file.write_all(&serde_json::to_vec(status)?)?;
+    let mut writer = BufWriter::new(std::fs::File::from(fd));
+    serde_json::to_writer(&mut writer, status)?;
+    let mut file = writer.into_inner()?;
     file.rewind()?;
     Ok(file.into())
 }

@@ -13,6 +13,7 @@ use crate::trust::Who;
 use crate::wire::Sender;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::sync::Arc;
 
@@ -40,17 +41,17 @@ impl Broker {
     }
 }
 
-/// Where the process at the other end of a socket runs. Nowhere, if the kernel does not say for sure. Asked for each member, since a
-/// configuration that is read later may ask for places.
-pub(super) fn place_of(socket: BorrowedFd<'_>, pid: u32) -> Place {
-    let Ok(pidfd) = sock::peer_pidfd(socket) else {
-        return Place::default();
+/// Where the process at the other end of a socket runs. None: it has ended, so that nobody can say. Nowhere, if the kernel does not
+/// know this question (before Linux 6.5). Asked for each member, since a configuration that is read later may ask for places.
+pub(super) fn place_of(socket: BorrowedFd<'_>, pid: u32) -> Option<Place> {
+    let pidfd = match sock::peer_pidfd(socket) {
+        Ok(pidfd) => pidfd,
+        Err(e) if e.raw_os_error() == Some(Errno::NOPROTOOPT.raw_os_error()) => return Some(Place::default()),
+        Err(_) => return None,
     };
     let place = Place::of_process(pid);
     // While the process lives, its number is nobody else's.
     let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
-    match poll(&mut ended, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-        Ok(0) => place,
-        _ => Place::default(),
-    }
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    (poll(&mut ended, Some(&now)) == Ok(0)).then_some(place)
 }

@@ -1,6 +1,7 @@
 //! A broker in a thread, and members played by the test.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod driven;
 pub mod held;
 pub mod memory;
 pub mod users;
@@ -64,6 +65,7 @@ impl TestBroker {
         let mut settings = Settings {
             address: address.to_string(),
             trust: Trust::of_this_process(Default::default()),
+            subordinates: Default::default(),
             across_namespaces: false,
         };
         change(&mut settings);

@@ -55,6 +55,8 @@ pub(super) fn check() -> Check {
 enum TrialError {
     #[error("cannot find the path of this program")]
     OwnPlace(#[source] io::Error),
+    #[error("cannot make a directory for the report")]
+    Directory(#[source] io::Error),
     #[error("cannot run {}", program.display())]
     Start { program: PathBuf, source: io::Error },
     #[error("{status}: {said}")]
@@ -67,14 +69,14 @@ enum TrialError {
 
 fn trial() -> Result<Line, TrialError> {
     let own = std::env::current_exe().map_err(TrialError::OwnPlace)?;
-    let report = std::env::temp_dir().join(format!("sidestep-doctor-{}.json", std::process::id()));
+    // In a directory of its own, where nobody else can have made the file.
+    let directory = tempfile::tempdir().map_err(TrialError::Directory)?;
+    let report = directory.path().join("report.json");
     let mut command = Command::new(&own);
     command.args(["run", "--upgrade-after", "0ops", "--report"]).arg(&report).arg("--").arg(&own).arg(TALK_TO_YOURSELF);
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|source| TrialError::Start { program: own, source })?;
     let text = std::fs::read_to_string(&report);
-    // If the file does not exist, the next lines report it.
-    let _ = std::fs::remove_file(&report);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().into();
         return Err(TrialError::Failed { status: output.status, said });

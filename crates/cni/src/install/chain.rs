@@ -41,6 +41,19 @@ struct Single {
     kind: String,
 }
 
+/// Of a configuration of either form.
+#[derive(Deserialize)]
+struct Versioned {
+    #[serde(default, rename = "cniVersion")]
+    version: String,
+}
+
+/// The version of the specification that a configuration names; empty if it names none.
+pub fn version(text: &str) -> Result<String, ConfigurationError> {
+    let Versioned { version } = serde_json::from_str(text)?;
+    Ok(version)
+}
+
 /// Our plugin's element of a list.
 pub fn plugin(socket: &Path, timeout: u64) -> Value {
     json!({ "type": TYPE, "agentSocket": socket, "timeoutSeconds": timeout })

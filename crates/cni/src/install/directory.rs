@@ -6,6 +6,7 @@
 use super::chain::{self, ConfigurationError};
 use super::error::InstallError;
 use super::file;
+use crate::config::VERSIONS;
 use serde_json::Value;
 use sidestep_error::chain as causes;
 use std::ffi::{OsStr, OsString};
@@ -49,25 +50,30 @@ pub fn append(directory: &Path, ours: &Value) -> Result<Appended, InstallError> 
     Ok(Appended { changed: Changed::NoConfiguration, passed_over })
 }
 
-/// The inner error: the file is no configuration.
+/// The inner error: the file is no configuration. A configuration of a version that our plugin does not speak stays as it is: a runtime
+/// could start no pod with our plugin in it.
 fn append_to(path: &Path, text: &str, ours: &Value) -> Result<Result<Changed, ConfigurationError>, InstallError> {
-    if is_list(path) {
-        let new = match chain::appended(text, ours) {
-            Ok(None) => return Ok(Ok(Changed::Nothing(path.into()))),
-            Ok(Some(new)) => new,
-            Err(error) => return Ok(Err(error)),
-        };
-        file::replace(path, path, &new)?;
-        return Ok(Ok(Changed::List(path.into())));
-    }
-    let new = match chain::list_of(text, ours) {
-        Ok(new) => new,
+    let changed = if is_list(path) { chain::appended(text, ours) } else { chain::list_of(text, ours).map(Some) };
+    let (new, version) = match changed.and_then(|new| Ok((new, chain::version(text)?))) {
+        Ok(read) => read,
         Err(error) => return Ok(Err(error)),
     };
-    let list = with_ending(path, LIST);
-    file::replace(&list, path, &new)?;
-    file::rename(path, &with_ending(path, ORIGINAL))?;
-    Ok(Ok(Changed::Single { from: path.into(), list }))
+    if !VERSIONS.contains(&version.as_str()) {
+        return Err(InstallError::Version { path: path.into(), version });
+    }
+    match new {
+        None => Ok(Ok(Changed::Nothing(path.into()))),
+        Some(new) if is_list(path) => {
+            file::replace(path, path, &new)?;
+            Ok(Ok(Changed::List(path.into())))
+        }
+        Some(new) => {
+            let list = with_ending(path, LIST);
+            file::replace(&list, path, &new)?;
+            file::rename(path, &with_ending(path, ORIGINAL))?;
+            Ok(Ok(Changed::Single { from: path.into(), list }))
+        }
+    }
 }
 
 /// Takes our plugin out of all configurations. Returns those that had it.

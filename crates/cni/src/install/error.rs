@@ -1,5 +1,6 @@
 //! What can go wrong with an installation.
 
+use crate::config::VERSIONS;
 use std::io;
 use std::path::PathBuf;
 
@@ -20,6 +21,12 @@ pub enum InstallError {
     Program(#[source] io::Error),
     #[error("{}: no network configuration is there: install the cluster's network first, or use --watch", .0.display())]
     NoConfiguration(PathBuf),
+    #[error(
+        "{}: its cniVersion is {version:?}, and sidestep-cni speaks {}: have the cluster's network write one of these",
+        path.display(),
+        VERSIONS.join(", ")
+    )]
+    Version { path: PathBuf, version: String },
     #[error("cannot handle signals")]
     Signals(#[source] io::Error),
 }

@@ -112,7 +112,7 @@ impl Out {
         let printed = self.json();
         let known = ["cniVersion", "code", "msg", "details"];
         assert!(printed.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{printed}");
-        assert!(["0.4.0", "1.0.0", "1.1.0"].contains(&printed["cniVersion"].as_str().unwrap()), "{printed}");
+        assert!(["0.3.1", "0.4.0", "1.0.0", "1.1.0"].contains(&printed["cniVersion"].as_str().unwrap()), "{printed}");
         (printed["code"].as_u64().unwrap(), printed["msg"].as_str().unwrap().to_string())
     }
 }

@@ -1,7 +1,7 @@
 //! Removes versions that nobody has.
 
 use super::use_of::{Sought, UseError};
-use super::{CURRENT, TEMPORARY, current_name, is_version, lock};
+use super::{CURRENT, LOCK, TEMPORARY, current_name, is_version, lock};
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub fn collect(store: &Path, keep: Duration, proc: &Path) -> Result<Collected, C
 /// Removes everything of a store that no process has: new containers get no library from now on. A container that was created a
 /// moment ago may fail to start once.
 pub fn collect_all(store: &Path, proc: &Path) -> Result<Collected, CollectError> {
-    let lock = lock(store).map_err(|source| CollectError::List { path: store.to_owned(), source })?;
+    let _lock = lock(store).map_err(|source| CollectError::List { path: store.to_owned(), source })?;
     let mut collected = Collected::default();
     let link = store.join(CURRENT);
     // The runtime makes an empty directory in the link's place, for a container that is to have the version as a volume.
@@ -67,8 +67,7 @@ pub fn collect_all(store: &Path, proc: &Path) -> Result<Collected, CollectError>
     }
     let versions = versions(store, Duration::ZERO, &mut collected)?;
     remove_unused(store, versions, proc, &mut collected)?;
-    drop(lock);
-    match fs::remove_dir(store) {
+    match fs::remove_file(store.join(LOCK)).and_then(|()| fs::remove_dir(store)) {
         Err(source) if !may_stay(&source) => Err(CollectError::Remove { path: store.to_owned(), source }),
         _ => Ok(collected),
     }

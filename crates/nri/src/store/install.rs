@@ -32,7 +32,8 @@ pub fn install(from: &Path, to: &Path) -> Result<PathBuf, InstallError> {
     let failed = |source| InstallError::Write { path: to.to_owned(), source };
     fs::create_dir_all(to).map_err(failed)?;
     let _lock = lock(to).map_err(failed)?;
-    if !version.exists() {
+    // A collection that was killed leaves the directory without the library; the new version takes its place.
+    if !version.join(LIBRARY).exists() {
         put(&content, to, &version).map_err(failed)?;
     }
     if self::content(&version.join(LIBRARY))? != content {

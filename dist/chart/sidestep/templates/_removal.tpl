@@ -26,10 +26,14 @@ spec:
           volumeMounts:
             - {name: library, mountPath: /host/library}
       containers:
-        # Does nothing until the DaemonSet is deleted.
+        # Does nothing until the DaemonSet is deleted. Nobody connects to it. Every process of the node's network could hold an abstract
+        # name that it knows before, and this container would never run.
         - name: removed
           {{- include "sidestep.container" . | nindent 10 }}
-          command: [/usr/bin/sidestepd, --address=@sidestep-removed, --idle-exit=0]
+          command: [/usr/bin/sidestepd, --address=@sidestep-removed-$(POD_UID), --idle-exit=0]
+          env:
+            - name: POD_UID
+              valueFrom: {fieldRef: {fieldPath: metadata.uid}}
           securityContext: {{- include "sidestep.rights" list | nindent 12 }}
       volumes: {{- include "sidestep.volumes" . | nindent 8 }}
         {{- include "sidestep.libraryVolume" . | nindent 8 }}
