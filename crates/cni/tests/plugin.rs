@@ -137,7 +137,8 @@ fn status_is_the_agents() {
 fn version_needs_no_agent_and_no_input() {
     for text in ["{\"cniVersion\":\"0.1.0\"}", "", "{"] {
         let out = Run::new("VERSION").text(text).go();
-        let expected = json!({"cniVersion": "1.1.0", "supportedVersions": ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]});
+        let expected =
+            json!({"cniVersion": "1.1.0", "supportedVersions": ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]});
         assert_eq!((out.is_success(), out.json()), (true, expected));
     }
 }
