@@ -8,7 +8,6 @@ use crate::names::Names;
 use crate::options;
 use crate::queues;
 use crate::repair::{self, Queue};
-use crate::saved::Saved;
 use crate::state::{State, Window};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -251,9 +250,12 @@ impl<'a> Plan<'a> {
         let state = self.state;
         repair::set_start_of_queue(fd, Queue::Send, state.snd_una)?;
         repair::set_start_of_queue(fd, Queue::Receive, self.first_unread)?;
-        bind_again(fd, &state.local, &state.saved)?;
         repair::expect_mss(fd, state.mss)?;
-        named("connect(2)", connect(fd, &state.remote))?;
+        // Also by this the agent's BPF programs know a give-back.
+        repair::turn_on(fd)?;
+        let connected = bind_again(fd, &state.local).and_then(|()| named("connect(2)", connect(fd, &state.remote)));
+        state.saved.restore_reuse(fd)?;
+        connected?;
         repair::expect_no_mss(fd)?;
         repair::set_negotiated(fd, state.mss, state.scales, state.sack, state.timestamps.is_some())?;
         if let Some(clock) = state.timestamps {
@@ -282,23 +284,11 @@ impl<'a> Plan<'a> {
 
 /// A port that the program has bound itself, or an earlier give-back, is held through connect(AF_UNSPEC), and cannot be bound
 /// again. Other ports are free meanwhile. getsockname(2) shows both alike.
-fn bind_again(fd: BorrowedFd, local: &SocketAddr, saved: &Saved) -> Result<(), CallError> {
-    let bound = match bind(fd, local) {
-        Err(Errno::ADDRINUSE) => bind_beside_others(fd, local, saved)?,
-        other => other,
-    };
-    match bound {
+fn bind_again(fd: BorrowedFd, local: &SocketAddr) -> Result<(), CallError> {
+    match bind(fd, local) {
         Err(Errno::INVAL) if is_bound(fd, local) => Ok(()),
         result => named("bind(2)", result),
     }
-}
-
-/// Binds to a port that a listener or another connection has, too: the kernel ignores conflicts from here to the next call.
-fn bind_beside_others(fd: BorrowedFd, local: &SocketAddr, saved: &Saved) -> Result<rustix::io::Result<()>, CallError> {
-    repair::turn_on(fd)?;
-    let bound = bind(fd, local);
-    saved.restore_reuse(fd)?;
-    Ok(bound)
 }
 
 fn is_bound(fd: BorrowedFd, local: &SocketAddr) -> bool {

@@ -63,23 +63,18 @@ fn forced(near: &TcpStream, work: impl FnOnce() -> bool + Send) -> usize {
 }
 
 #[test]
-fn conflicts_count_but_for_the_moment_of_a_bind() {
+fn conflicts_count_but_for_the_moment_of_a_connect() {
     let accepted = Accepted::new();
     let near = &accepted.near;
     let mut taken = None;
     assert_eq!(forced(near, || take(near).map(|found| taken = Some(found)).is_ok()), 1, "take");
     let taken = taken.expect("just taken");
-    assert_eq!(forced(near, || empty(near, &taken.state).is_ok()), 2, "empty, beside the listener");
-    assert_eq!(forced(near, || back(near, &taken)), 0, "give back, to a port that is held");
+    assert_eq!(forced(near, || empty(near, &taken.state).is_ok()), 3, "empty");
+    assert_eq!(forced(near, || back(near, &taken)), 4, "give back, with a look at the port, which is held");
     let taken = take(near).expect("take again");
     assert_eq!(forced(near, || undo(near, &taken.state.saved).is_ok()), 0, "undo");
     let taken = take(near).expect("take again");
     assert_eq!(forced(near, || abandon(near).is_ok()), 0, "abandon {}", taken.state.remote);
-    // Nobody else has the port of one that has dialled.
-    let wire = Wire::shaped(&USUAL);
-    let (near, _far) = wire.connect(&Shape { role: Role::Dials, ..USUAL });
-    let taken = take(&near).expect("take");
-    assert_eq!(forced(&near, || back(&near, &taken)), 0, "give back, where nobody else is");
 }
 
 /// What a program does with its socket.
