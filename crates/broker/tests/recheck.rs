@@ -3,7 +3,6 @@
 
 use crate::common;
 
-use crate::common::held::Held;
 use crate::common::{tcp_pair, unix_socket};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -12,6 +11,7 @@ use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::broker::{Broker, Poller, Settings};
 use sidestep_broker::trust::Trust;
 use sidestep_broker::wire::{self, Incoming};
+use sidestep_testkit::held::Held;
 use std::time::Instant;
 
 /// The main thread of a broker, with a clock that the test controls.
