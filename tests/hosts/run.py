@@ -24,6 +24,7 @@ from hosts import (  # noqa: F401 - they list their cases
     hostile,
     idle,
     impaired,
+    locks,
     long,
     mesh,
     renewed,
