@@ -25,6 +25,7 @@ from hosts import (  # noqa: F401 - they list their cases
     idle,
     impaired,
     jumbo,
+    locks,
     long,
     mesh,
     renewed,

@@ -67,7 +67,7 @@ pub enum Kind {
     /// connection tracking may be out of date. `arg` = the cookie that came with the offer, to be sent again.
     Again = 24,
     /// Broker, to the stack: an offer whose other end is not on this host, as far as is known. `arg` = number of the question;
-    /// the socket is attached.
+    /// the socket is attached. `place`, `offer` and `arg2` together tell the program's trust domain from others.
     Foreign = 25,
 
     /// Command line: asks for the status. Answer: [`Kind::Done`] with a memfd that holds the JSON text.

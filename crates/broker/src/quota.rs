@@ -12,7 +12,12 @@
 //! | waiting offers | [`OFFERS`] |
 //! | connections with a slot | [`CONNECTIONS`] |
 //! | records that wait for a member to read | [`RECORDS`], besides [`FREE_RECORDS`](crate::outbox) of each member |
+<<<<<<< HEAD
 //! | receiver threads | [`RECEIVERS`]: one for each domain; [`RECEIVERS_ELSEWHERE`] for the users of a network namespace |
+=======
+//! | questions that the stack has not answered | [`QUESTIONS`] |
+//! | receiver threads | [`RECEIVERS`]: one for each domain |
+>>>>>>> mend-f
 //!
 //! A member costs a descriptor and a mapping; each of its doorbells two descriptors; a link a descriptor and a mapping in
 //! the domain of either end, and a descriptor for each doorbell at either end. A connection counts in the domain of either end.
@@ -37,6 +42,8 @@ const DEFAULT_MAPPINGS: usize = 65530;
 const OFFERS: usize = 262_144;
 const RECORDS: usize = 262_144;
 const CONNECTIONS: usize = 1 << 20;
+/// A domain that blocks its thread in the stack leaves its questions open. Further offers wait for another end on this host only.
+const QUESTIONS: usize = 4096;
 /// Each receiver has a stack and three descriptors.
 pub const RECEIVERS: usize = 1024;
 /// Of the users of one network namespace that is not the broker's own. A container there may have any number of users.
@@ -163,6 +170,7 @@ pub struct Budgets {
     offers: Arc<Budget>,
     records: Arc<Budget>,
     connections: Arc<Budget>,
+    questions: Arc<Budget>,
 }
 
 impl Budgets {
@@ -182,6 +190,7 @@ impl Budgets {
             offers: SHARES.offers.of(memory, OFFERS),
             records: SHARES.records.of(memory, RECORDS),
             connections: SHARES.connections.of(memory, CONNECTIONS),
+            questions: Budget::new(QUESTIONS),
         }
     }
 }
@@ -194,6 +203,7 @@ pub struct Accounts {
     pub offers: Arc<Account>,
     pub records: Arc<Account>,
     pub connections: Arc<Account>,
+    pub questions: Arc<Account>,
 }
 
 impl Accounts {
@@ -204,6 +214,7 @@ impl Accounts {
             offers: Account::new(&budgets.offers),
             records: Account::new(&budgets.records),
             connections: Account::new(&budgets.connections),
+            questions: Account::new(&budgets.questions),
         }
     }
 }

@@ -37,11 +37,11 @@ fn lingering() -> (OwnedFd, TcpStream) {
 }
 
 /// A descriptor whose last close waits until `Held` lets go: it is in an epoll set whose mutex is held.
-fn stuck() -> (OwnedFd, OwnedFd, common::held::Held) {
+fn stuck() -> (OwnedFd, OwnedFd, sidestep_testkit::held::Held) {
     let set = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
     let ours = common::unix_socket();
     epoll::add(&set, &ours, EventData::new_u64(1), EventFlags::empty()).expect("add");
-    let held = common::held::Held::new(&set);
+    let held = sidestep_testkit::held::Held::new(&set);
     (ours, set, held)
 }
 

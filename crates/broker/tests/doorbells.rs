@@ -3,7 +3,6 @@
 
 use crate::common;
 
-use crate::common::held::Held;
 use crate::common::users::{CAROL, DAVE, MALLORY, as_user};
 use crate::common::{FakeMember, Memory, TestBroker, rung, tcp_pair, wait_for};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -12,6 +11,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, fcntl_setfl};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::trust::Trust;
+use sidestep_testkit::held::Held;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};

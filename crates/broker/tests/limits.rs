@@ -1,7 +1,6 @@
 //! One user's use of the broker does not keep another user from getting rings. Needs root.
 
 use crate::common;
-use crate::common::held::Held;
 use crate::common::users::{CAROL, DAVE, MALLORY, as_user};
 use crate::common::{FakeMember, Given, rung, tcp_pair, wait_for};
 use crate::process::Daemon;
@@ -11,6 +10,7 @@ use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::client::Operator;
 use sidestep_broker::wire::{self, Incoming};
+use sidestep_testkit::held::Held;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};

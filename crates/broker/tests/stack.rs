@@ -1,9 +1,11 @@
 //! The stack: a member that has joined by the operator's socket, and is shown offers without another end on this host.
 
+use crate::common::users::{CAROL, as_user};
 use crate::common::{FakeMember, TestBroker, tcp_pair};
 use rustix::net::sockopt;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::domain::Key;
 use sidestep_testkit::Namespace;
 use std::net::{TcpListener, TcpStream};
 
@@ -13,14 +15,24 @@ fn stack(broker: &TestBroker) -> FakeMember {
 
 /// A namespace, and both ends of a connection there whose addresses are no loopback addresses.
 fn far_pair() -> (Namespace, TcpStream, TcpStream) {
+    let (namespace, mut pairs) = far_pairs(1);
+    let (near, far) = pairs.remove(0);
+    (namespace, near, far)
+}
+
+/// So many such connections.
+fn far_pairs(count: usize) -> (Namespace, Vec<(TcpStream, TcpStream)>) {
     let namespace = Namespace::fresh();
     namespace.ip("addr add 192.0.2.1/32 dev lo");
-    let (near, far) = namespace.run(|| {
+    let pairs = namespace.run(|| {
         let listener = TcpListener::bind("192.0.2.1:0").expect("bind");
-        let near = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-        (near, listener.accept().expect("accept").0)
+        let pair = |_| {
+            let near = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+            (near, listener.accept().expect("accept").0)
+        };
+        (0..count).map(pair).collect()
     });
-    (namespace, near, far)
+    (namespace, pairs)
 }
 
 fn question(stack: &FakeMember, of: &TcpStream) -> u64 {
@@ -117,4 +129,33 @@ fn an_offer_that_is_gone_by_the_time_of_the_answer_is_refused() {
     program.expect_silence();
     answer(&stack, number, None);
     stack.expect_refused(number, Reason::Short);
+}
+
+/// Most questions that one domain leaves open: two thirds of all.
+const MOST: usize = 2731;
+
+#[test]
+fn a_domain_whose_questions_stay_open_leaves_some_to_others() {
+    let broker = TestBroker::start();
+    let (_namespace, mut pairs) = far_pairs(MOST + 50);
+    let (others, _) = pairs.pop().expect("a pair");
+    let stack = stack(&broker);
+    let (greedy, again) = (broker.join(), broker.join());
+    for (number, (near, _)) in (0..).zip(&pairs) {
+        let member = if number % 2 == 0 { &greedy } else { &again };
+        member.offer(number, near);
+    }
+    greedy.expect_silence();
+    again.expect_silence();
+    let other = as_user(CAROL, || broker.join());
+    as_user(CAROL, || other.offer(1, &others));
+    let mut domains = Vec::new();
+    while domains.len() <= MOST {
+        domains.push(Key::of(&stack.expect(Kind::Foreign).0));
+        if domains[0] != domains[domains.len() - 1] {
+            break;
+        }
+    }
+    assert!((MOST - 1..=MOST).contains(&(domains.len() - 1)), "{} questions of one domain", domains.len() - 1);
+    assert!(!domains.contains(&Key::default()), "the stack hears which domain");
 }

@@ -13,7 +13,7 @@ use crate::queue::{Before, Queue};
 use crate::taken::Taken;
 use crate::umem::{self, Umem};
 use crate::watch::Change;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Where the program runs, and who copies frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +110,11 @@ impl Device {
             queues: self.queues.iter().map(queue).collect::<Result<_>>()?,
             inlet: self.inlet.as_ref().map(of_inlet).transpose()?,
         })
+    }
+
+    /// What says that this process drives the queues: for [`crate::end_claim`], by a process that knows that this one has ended.
+    pub fn claims(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().map(|queue| queue.port().umem.claim())
     }
 
     /// Stops driving the device: [`Device::from_parts`] goes on, in whatever process. Taken connections stay taken, and frames stay

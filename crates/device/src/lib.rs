@@ -64,6 +64,7 @@ mod umem;
 pub mod watch;
 
 pub use attach::Hook;
+pub use claim::end_claim;
 pub use device::{Device, Mode, Options};
 pub use error::{Error, Result};
 pub use grace::wait_for_programs;

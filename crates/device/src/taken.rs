@@ -65,6 +65,15 @@ impl Taken {
         Ok(self.value(tuple)? == Some(SEEN))
     }
 
+    /// Whether frames of the connection come to user space.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`].
+    pub fn is_taken(&self, tuple: &Tuple) -> Result<bool> {
+        Ok(self.value(tuple)? == Some(DELIVERED))
+    }
+
     fn set(&self, tuple: &Tuple, value: u8) -> Result<()> {
         let (key, value) = (tuple.key(), [value; VALUE]);
         // SAFETY: key and value have the sizes of the map's, and live during the call.

@@ -28,7 +28,7 @@ pub(crate) struct Umem {
     file: OwnedFd,
     layout: Layout,
     start: *mut u8,
-    _claim: Claim,
+    claim: Claim,
 }
 
 // SAFETY: the mapping is owned by the value. Its methods hand out no two references to the same frame: see there.
@@ -44,7 +44,7 @@ impl Umem {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap(std::ptr::null_mut(), layout.frames(), protection, flags, &file, 0) };
-        Ok(Umem { start: start.doing("map the memory of frames")?.cast(), file, layout, _claim: claim })
+        Ok(Umem { start: start.doing("map the memory of frames")?.cast(), file, layout, claim })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -53,6 +53,10 @@ impl Umem {
 
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    pub fn claim(&self) -> BorrowedFd<'_> {
+        self.claim.file()
     }
 
     pub fn start(&self) -> *mut c_void {

@@ -108,7 +108,7 @@ pub fn give_back_again(fd: impl AsFd, state: &State, queues: &Queues, buffers: B
 
 fn give(fd: BorrowedFd, state: &State, queues: &Queues, mut grown: Grown) -> Result<(), GiveBackError> {
     let plan = Plan::new(state, queues)?;
-    plan.detach(fd)?;
+    disconnect(fd, state.saved.reuse_address).map_err(GiveBackError::Parked)?;
     if let Err(source) = plan.rebuild(fd, &mut grown).and_then(|()| plan.go_live(fd)) {
         // The next try is to find the sizes as they were. If this fails, too, they stay large.
         let _ = grown.restore(fd);
@@ -170,7 +170,7 @@ pub fn empty(fd: impl AsFd, state: &State) -> Result<(), GiveBackError> {
     let plan = Plan::new(&ahead, &queues)?;
     // Without bytes nothing grows.
     let mut grown = Grown::since(Buffers::read(fd).map_err(GiveBackError::Parked)?);
-    plan.detach(fd)?;
+    disconnect(fd, state.saved.reuse_address).map_err(GiveBackError::Parked)?;
     plan.rebuild(fd, &mut grown).map_err(GiveBackError::Detached)
 }
 
@@ -181,19 +181,18 @@ pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {
     if end_listening(fd)? {
         return guard::open(fd);
     }
-    begin_repair(fd, false)?;
-    repair::disconnect(fd)?;
+    disconnect(fd, false)?;
     guard::open(fd)?;
     repair::turn_off_quietly(fd)
 }
 
-/// Turns repair mode on, if it is not, with conflicts of bind(2) and listen(2) as the program's SO_REUSEADDR has them.
-fn begin_repair(fd: BorrowedFd, reuse_address: bool) -> Result<(), CallError> {
-    if !repair::is_on(fd)? {
-        repair::turn_on(fd)?;
-    }
-    // A process may have been killed before this call.
-    options::SO_REUSEADDR.set(fd, reuse_address.into())
+/// Closes the socket, in repair mode, without which connect(AF_UNSPEC) would reset the connection. The agent's BPF programs see by
+/// SK_FORCE_REUSE that the connection does not end.
+fn disconnect(fd: BorrowedFd, reuse_address: bool) -> Result<(), CallError> {
+    repair::turn_on(fd)?;
+    let done = repair::disconnect(fd);
+    options::SO_REUSEADDR.set(fd, reuse_address.into())?;
+    done
 }
 
 /// The largest field, and the largest shift (RFC 7323).
@@ -237,12 +236,6 @@ impl<'a> Plan<'a> {
             sent: [sent_first, sent_second],
             unsent: [unsent_first, unsent_second],
         })
-    }
-
-    /// Closes the socket, in repair mode, without which connect(AF_UNSPEC) would reset the connection.
-    fn detach(&self, fd: BorrowedFd) -> Result<(), GiveBackError> {
-        begin_repair(fd, self.state.saved.reuse_address).map_err(GiveBackError::Parked)?;
-        repair::disconnect(fd).map_err(GiveBackError::Parked)
     }
 
     /// Makes a closed socket in repair mode a connection again, still in repair mode. No packet is sent.

@@ -1,18 +1,24 @@
 //! What the worker hands to the keeper and to its standby, which give connections back if the worker is killed. Messages of the
-//! broker's protocol, with the same meaning; a connection's number is that of its record.
+//! broker's protocol, most with the same meaning; a connection's number is that of its record.
 //!
 //! | message | with it | meaning |
 //! |---|---|---|
 //! | `Link`, `PeerDoorbell` | memory, eventfd | as the broker has sent it |
 //! | `Unlink` | | as the broker has sent it |
-//! | `Slot` | socket | the record `offer` is of this connection |
-//! | `Release` | | `offer`: the record is free |
+//! | `Slot` | socket | the record `arg` is of this connection; its domain as in `Foreign` |
+//! | `Release` | | `arg`: the record is free |
+//! | `Hello` | claim | the worker drives this queue ([`sidestep_device::end_claim`]) |
+//!
+//! The end of the worker's side of the socket says that the worker gives nothing back any more.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno};
+use rustix::net::{Shutdown, shutdown};
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::domain::Key;
 use sidestep_broker::wire;
+use sidestep_device::Device;
 
 /// The worker's ends of the sockets to the keeper and to its standby.
 pub struct Custody {
@@ -37,15 +43,30 @@ impl Custody {
         tell(&self.socket, msg, descriptor)
     }
 
+    /// The keeper can end what says that this process drives the devices.
+    pub fn lend_claims(&self, devices: &[Device]) -> io::Result<()> {
+        let mut claims = devices.iter().flat_map(Device::claims);
+        claims.try_for_each(|claim| self.tell(&Msg::new(Kind::Hello), Some(claim)))
+    }
+
     /// The keeper holds the socket of this record.
-    pub fn hold(&self, record: u32, (link, side, slot): (u32, u32, u32), socket: BorrowedFd) -> io::Result<()> {
-        let msg = Msg { link, side, slot, offer: record.into(), ..Msg::new(Kind::Slot) };
-        self.tell(&msg, Some(socket))
+    pub fn hold(&self, record: u32, place: (u32, u32, u32), domain: Key, socket: BorrowedFd) -> io::Result<()> {
+        let (link, side, slot) = place;
+        let msg = Msg { link, side, slot, arg: record.into(), ..Msg::new(Kind::Slot) };
+        self.tell(&domain.put_into(msg), Some(socket))
     }
 
     /// The keeper closes it.
     pub fn drop_socket(&self, record: u32) -> io::Result<()> {
-        self.tell(&Msg { offer: record.into(), ..Msg::new(Kind::Release) }, None)
+        self.tell(&Msg { arg: record.into(), ..Msg::new(Kind::Release) }, None)
+    }
+
+    /// The worker has given back what it can. Its end is not heard by itself while one of its threads sleeps in the kernel.
+    pub fn end(&self) {
+        for socket in [&self.socket, &self.standby] {
+            // The other end may be gone.
+            let _ = shutdown(socket, Shutdown::Write);
+        }
     }
 
     /// Readable when the keeper has ended, or wants the worker to end.

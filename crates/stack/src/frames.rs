@@ -3,18 +3,15 @@
 use crate::carried::Carried;
 use crate::cause::Cause;
 use crate::due::Due;
-use crate::stage::{Conn, Stage};
-use sidestep_device::Injector;
+use crate::stage::{Entry, HELD, Stage};
+use sidestep_device::{Injector, Taken};
 use sidestep_tcp::{Checksums, FrameError, Segment, Tuple, about, split};
 use std::collections::HashMap;
 
-/// Frames that are kept for a connection while it is being taken. The peer sends further ones again.
-const HELD: usize = 256;
-
 /// What is left to be done after a frame.
 pub enum Left {
-    /// The kernel is to get it: no connection of the stack has to do with it.
-    Inject(Vec<u8>),
+    /// No connection here has to do with it: [`pass_on`].
+    Unknown(Tuple, Vec<u8>),
     /// The connection goes back for this reason. The connection holds the frame.
     End(u32, Cause),
 }
@@ -26,14 +23,21 @@ pub enum Left {
 pub fn deliver(
     frame: &[u8],
     by_tuple: &HashMap<Tuple, u32>,
-    conns: &mut [Option<Conn>],
+    conns: &mut [Option<Entry>],
     due: &mut Due,
     now: u64,
 ) -> Option<Left> {
     let parsed = Segment::parse(frame, Checksums::MayBePartial);
     let tuple = whose(frame, &parsed)?;
     let found = by_tuple.get(&tuple).and_then(|id| Some((*id, conns[*id as usize].as_mut()?)));
-    let Some((id, conn)) = found else { return Some(Left::Inject(frame.to_vec())) };
+    let Some((id, entry)) = found else { return Some(Left::Unknown(tuple, frame.to_vec())) };
+    let conn = match entry {
+        Entry::Here(conn) => conn,
+        Entry::Away(absence) => {
+            absence.hold(frame);
+            return None;
+        }
+    };
     match &mut conn.stage {
         // What follows a segment that the kernel is to judge must not be judged before it.
         Stage::Carried(carried) if !conn.is_ending => match receive(carried, parsed, now) {
@@ -77,6 +81,20 @@ fn receive(carried: &mut Carried, parsed: Result<Segment, FrameError>, now: u64)
         Ok(segment) => carried.receive(&segment, now),
         Err(FrameError::Damaged(_)) => Ok(()),
         Err(FrameError::NotUnderstood(what)) => Err(Cause::Packet(what)),
+    }
+}
+
+/// Whose frame it is, if the kernel would not drop it.
+pub fn tuple_of(frame: &[u8]) -> Option<Tuple> {
+    whose(frame, &Segment::parse(frame, Checksums::MayBePartial))
+}
+
+/// Hands a frame that no connection here has to do with to the kernel. One whose connection is taken is dropped, since it would come back
+/// over and over: an earlier worker's connection, which has not gone back yet. The peer sends it again.
+pub fn pass_on(taken: &Taken, injector: &Injector, tuple: &Tuple, frame: &[u8]) {
+    let (local, remote) = ((tuple.local, tuple.local_port).into(), (tuple.remote, tuple.remote_port).into());
+    if !taken.is_taken(&sidestep_device::Tuple::new(local, remote)).unwrap_or(false) {
+        inject(injector, frame);
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use sidestep_abi::Reason;
 use sidestep_repair::{Buffers, CallError, GiveBackError, Queues, State};
 use sidestep_tcp::{Progress, Seq};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A connection that the stack has carried.
 pub struct Handover<'a> {
@@ -60,7 +60,7 @@ pub enum Restored {
 /// Does what a worker that was killed had still to do for a connection. `is_last`: a connection without a way is given up.
 pub fn restore(
     record: &Record,
-    link: Rc<Link>,
+    link: Arc<Link>,
     slot: usize,
     socket: BorrowedFd,
     is_last: bool,
@@ -89,7 +89,7 @@ fn end(mut program: Program) -> Restored {
 
 fn restore_carried(
     record: &Record,
-    link: Rc<Link>,
+    link: Arc<Link>,
     slot: usize,
     socket: BorrowedFd,
     is_last: bool,

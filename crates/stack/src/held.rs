@@ -1,39 +1,52 @@
 //! What the keeper holds for the worker: sockets, links, and the memory of all connections.
 
+use crate::executors::Executors;
 use crate::handover::{Restored, restore};
 use crate::ledger::Ledger;
 use crate::link::Link;
 use crate::record::{Ends, Record};
+use crate::restoration::Restoration;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::closing::Closing;
+use sidestep_broker::domain::Key;
+use sidestep_device::end_claim;
 use sidestep_error::chain;
 use sidestep_ring::slot;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a route, of all connections together. A program's own patience is as long.
+/// Longest wait for a route, of all connections of a domain together. A program's own patience is as long.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A connection that the worker has.
 struct Connection {
-    link: u32,
+    number: u32,
+    link: Arc<Link>,
     slot: usize,
     socket: OwnedFd,
+    domain: Key,
 }
 
 pub struct Held {
-    ledger: Rc<Ledger>,
-    links: HashMap<u32, Rc<Link>>,
+    ledger: Arc<Ledger>,
+    links: HashMap<u32, Arc<Link>>,
     connections: HashMap<u32, Connection>,
-    closing: Closing,
+    executors: Executors<()>,
+    /// What says that the worker drives the devices.
+    claims: Vec<OwnedFd>,
 }
 
 impl Held {
-    pub fn new(ledger: Rc<Ledger>) -> Held {
-        Held { ledger, links: HashMap::new(), connections: HashMap::new(), closing: Closing::new() }
+    /// # Errors
+    ///
+    /// No thread can be started.
+    pub fn new(ledger: Arc<Ledger>) -> io::Result<Held> {
+        let executors = Executors::start(None)?;
+        Ok(Held { ledger, links: HashMap::new(), connections: HashMap::new(), executors, claims: Vec::new() })
     }
 
     /// Handles a message of the worker ([`crate::custody`]).
@@ -42,7 +55,7 @@ impl Held {
             (Some(Kind::Link), Some(memory)) => {
                 // The worker could not map it either.
                 if let Ok(link) = Link::new(&memory, msg) {
-                    self.links.insert(msg.link, Rc::new(link));
+                    self.links.insert(msg.link, Arc::new(link));
                 }
             }
             (Some(Kind::PeerDoorbell), Some(eventfd)) => {
@@ -51,62 +64,100 @@ impl Held {
                 }
             }
             (Some(Kind::Unlink), None) => drop(self.links.remove(&msg.link)),
-            (Some(Kind::Slot), Some(socket)) if msg.offer < self.ledger.records().into() => {
-                let connection = Connection { link: msg.link, slot: msg.slot as usize, socket };
-                self.connections.insert(msg.offer as u32, connection);
-            }
+            (Some(Kind::Hello), Some(claim)) => self.claims.push(claim),
+            (Some(Kind::Slot), Some(socket)) if msg.arg < self.ledger.records().into() => self.hold(msg, socket),
             (Some(Kind::Release), None) => {
-                if let Some(Connection { link, slot, socket }) = self.connections.remove(&(msg.offer as u32)) {
-                    self.let_go(socket, link, slot);
+                if let Some(connection) = self.connections.remove(&(msg.arg as u32)) {
+                    let domain = connection.domain;
+                    let let_go = move |closing: &mut Closing| {
+                        connection.let_go(closing);
+                        None
+                    };
+                    self.executors.give(domain, Box::new(let_go));
+                    self.executors.leave(domain);
                 }
             }
             _ => {}
         }
     }
 
-    /// The worker is gone: the kernel carries its connections from now on. Returns their addresses. Those that have no way to their
-    /// peers keep no other waiting, and are given up together.
-    pub fn restore_all(&mut self) -> Vec<Ends> {
-        let mut restored = Vec::new();
-        let end = Instant::now() + PATIENCE;
-        let mut left = std::mem::take(&mut self.connections);
-        loop {
-            let is_last = Instant::now() > end;
-            for (number, connection) in std::mem::take(&mut left) {
-                let record = Record::new(self.ledger.clone(), number);
-                let ends = record.ends();
-                if self.restore_one(&record, &connection, is_last) == Restored::NotYet {
-                    left.insert(number, connection);
-                    continue;
-                }
-                record.free();
-                restored.extend(ends);
-                self.let_go(connection.socket, connection.link, connection.slot);
-            }
-            if left.is_empty() {
-                break;
-            }
-            std::thread::sleep(PAUSE);
-        }
-        self.links.clear();
-        restored
+    fn hold(&mut self, msg: &Msg, socket: OwnedFd) {
+        // The worker has told of the link before.
+        let Some(link) = self.links.get(&msg.link).cloned() else { return };
+        let (number, slot) = (msg.arg as u32, msg.slot as usize);
+        // If no thread can be started, it shares one with others of which that is true.
+        let domain = [Key::of(msg), Key::default()].into_iter().find(|domain| self.executors.admit(*domain).is_ok());
+        let connection = Connection { number, link, slot, socket, domain: domain.unwrap_or_default() };
+        self.connections.insert(number, connection);
     }
 
-    fn restore_one(&self, record: &Record, connection: &Connection, is_last: bool) -> Restored {
-        let Some(link) = self.links.get(&connection.link) else { return Restored::Yes };
-        restore(record, link.clone(), connection.slot, connection.socket.as_fd(), is_last).unwrap_or_else(|error| {
+    /// Ends what says that the worker drives the devices. It has ended.
+    pub fn end_claims(&mut self) {
+        self.claims.drain(..).for_each(|claim| drop(end_claim(claim.as_fd())));
+    }
+
+    /// The addresses of all connections, as far as they are known.
+    pub fn ends(&self) -> Vec<Option<Ends>> {
+        self.connections.keys().map(|number| Record::new(self.ledger.clone(), *number).ends()).collect()
+    }
+
+    /// The worker is gone: the kernel carries its connections from now on. Their executors see to that.
+    pub fn restore_all(&mut self, restoration: &Arc<Restoration>) {
+        let mut domains: HashMap<Key, Vec<Connection>> = HashMap::new();
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            domains.entry(connection.domain).or_default().push(connection);
+        }
+        for (domain, connections) in domains {
+            connections.iter().for_each(|_| self.executors.leave(domain));
+            let (ledger, restoration) = (self.ledger.clone(), restoration.clone());
+            let restore = move |closing: &mut Closing| {
+                restore_each(connections, &ledger, &restoration, closing);
+                None
+            };
+            self.executors.give(domain, Box::new(restore));
+        }
+        self.links.clear();
+    }
+}
+
+/// Those that have no way to their peers keep no other waiting, and are given up together.
+fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &Restoration, closing: &mut Closing) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let is_last = Instant::now() > end;
+        for connection in std::mem::take(&mut left) {
+            let record = Record::new(ledger.clone(), connection.number);
+            restoration.worker.wait_for_thread(record.caller());
+            let ends = record.ends();
+            if connection.restore(&record, is_last) == Restored::NotYet {
+                left.push(connection);
+                continue;
+            }
+            record.free();
+            connection.let_go(closing);
+            restoration.done(ends);
+        }
+        if left.is_empty() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+impl Connection {
+    fn restore(&self, record: &Record, is_last: bool) -> Restored {
+        let restored = restore(record, self.link.clone(), self.slot, self.socket.as_fd(), is_last);
+        restored.unwrap_or_else(|error| {
             let whose = record.ends().map_or_else(|| "a connection".into(), |ends| ends.remote.to_string());
             tracing::error!("{whose}: {}", chain(&error));
             Restored::Yes
         })
     }
 
-    /// Closes the last copy of a socket, and says so to the program, whose close waits for that.
-    fn let_go(&mut self, socket: OwnedFd, link: u32, slot: usize) {
-        self.closing.close(socket);
-        if let Some(link) = self.links.get(&link) {
-            slot::set_socket_held(link.slot(slot), false);
-        }
+    /// Closes the last copy of the socket, and says so to the program, whose close waits for that.
+    fn let_go(self, closing: &mut Closing) {
+        closing.close(self.socket);
+        slot::set_socket_held(self.link.slot(self.slot), false);
     }
 }
 
@@ -114,17 +165,120 @@ impl Held {
 mod tests {
     use super::*;
     use crate::handover::tests::{PROGRAM, RING, SLOT, STACK, copy, link, memory_of_a_link};
+    use crate::process::Process;
+    use crate::record::Stage;
+    use rustix::fd::BorrowedFd;
+    use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    use sidestep_broker::domain::Domain;
+    use sidestep_testkit::held::Held as Lock;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+
+    /// What comes long before.
+    const LONG: Duration = Duration::from_secs(10);
+    const MOMENT: Duration = Duration::from_millis(300);
+
+    fn held(ledger: &Arc<Ledger>) -> Held {
+        Held::new(ledger.clone()).expect("a thread")
+    }
+
+    /// The worker has this connection, by a link of the same number. Returns the link's memory.
+    fn holds(held: &mut Held, number: u32, socket: BorrowedFd, domain: u128) -> OwnedFd {
+        let memory = memory_of_a_link();
+        let of_link = |kind| Msg { link: number, side: STACK, ..Msg::new(kind) };
+        held.hear(&Msg { arg: RING as u64, ..of_link(Kind::Link) }, Some(copy(&memory)));
+        let slot = Msg { arg: number.into(), ..of_link(Kind::Slot) };
+        held.hear(&Key::from(Domain::Pod(domain)).put_into(slot), Some(copy(socket)));
+        slot::set_socket_held(link(&memory, PROGRAM).slot(SLOT), true);
+        memory
+    }
+
+    fn is_held(memory: &OwnedFd) -> bool {
+        slot::is_socket_held(link(memory, PROGRAM).slot(SLOT))
+    }
+
+    /// Of a worker whose threads have all ended, but for this process.
+    fn restoring(held: &mut Held) -> Arc<Restoration> {
+        let worker = Process::new(pidfd_open(getpid(), PidfdFlags::empty()).expect("a pidfd"));
+        let broker = Arc::new(copy(std::io::stderr()));
+        let restoration = Arc::new(Restoration::new(worker, broker, Vec::new(), &held.ends()));
+        held.restore_all(&restoration);
+        restoration
+    }
+
+    fn address(port: u16) -> SocketAddr {
+        ([192, 0, 2, 1], port).into()
+    }
 
     #[test]
     fn a_program_whose_connection_is_restored_need_not_wait_to_close_it() {
-        let (memory, ledger) = (memory_of_a_link(), Rc::new(Ledger::create(1).expect("a ledger")));
-        let (anywhere, words) = (([192, 0, 2, 1], 1).into(), link(&memory, PROGRAM));
-        let mut held = Held::new(ledger.clone());
-        held.hear(&Msg { side: STACK, arg: RING as u64, ..Msg::new(Kind::Link) }, Some(copy(&memory)));
-        held.hear(&Msg { side: STACK, ..Msg::new(Kind::Slot) }, Some(copy(&memory)));
-        slot::set_socket_held(words.slot(SLOT), true);
-        Record::new(ledger, 0).assign(&Ends { local: anywhere, remote: anywhere });
-        assert_eq!(held.restore_all().len(), 1);
-        assert!(!slot::is_socket_held(words.slot(SLOT)));
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
+        let mut held = held(&ledger);
+        let memory = holds(&mut held, 0, memory_of_a_link().as_fd(), 1);
+        Record::new(ledger, 0).assign(&Ends { local: address(1), remote: address(2) });
+        let restoration = restoring(&mut held);
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
+        assert!(!is_held(&memory));
+    }
+
+    /// A connection that a worker had begun to take.
+    struct Began {
+        record: Record,
+        near: TcpStream,
+        _far: TcpStream,
+    }
+
+    fn being_taken(ledger: &Arc<Ledger>, number: u32) -> Began {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let near = TcpStream::connect(listener.local_addr().expect("its address")).expect("connect");
+        let _far = listener.accept().expect("accept").0;
+        let record = Record::new(ledger.clone(), number);
+        record.assign(&Ends { local: address(number as u16), remote: address(number as u16) });
+        record.begin_taking(&sidestep_repair::prepare(&near).expect("it can be taken"));
+        Began { record, near, _far }
+    }
+
+    #[test]
+    fn who_holds_its_sockets_lock_keeps_no_other_domain_from_the_kernel() {
+        let ledger = Arc::new(Ledger::create(2).expect("a ledger"));
+        let mut held = held(&ledger);
+        let all: Vec<_> = (0..2).map(|number| being_taken(&ledger, number)).collect();
+        let mut has =
+            |(number, connection): (u32, &Began)| holds(&mut held, number, connection.near.as_fd(), number.into());
+        let memories: Vec<_> = (0..).zip(&all).map(&mut has).collect();
+        let lock = Lock::socket(&all[0].near);
+        let restoration = restoring(&mut held);
+        let restored = restoration.next(Instant::now() + LONG).expect("the other domain's");
+        assert_eq!(restored.iter().map(|ends| ends.local).collect::<Vec<_>>(), [address(1)]);
+        assert!(!is_held(&memories[1]) && is_held(&memories[0]));
+        assert_eq!(restoration.next(Instant::now() + MOMENT), None, "the lock is held");
+        drop(lock);
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
+        assert!(!is_held(&memories[0]));
+        assert!(all.iter().all(|one| one.record.stage() == Stage::Free));
+        assert_eq!(restoration.leave(), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn a_call_that_a_dead_worker_is_in_is_waited_for() {
+        let ledger = Arc::new(Ledger::create(2).expect("a ledger"));
+        let mut held = held(&ledger);
+        let all: Vec<_> = (0..2).map(|number| being_taken(&ledger, number)).collect();
+        let (number, thread) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let sleeping = std::thread::spawn(move || {
+            number.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).expect("the test waits");
+            ends.recv().expect("the test goes on");
+        });
+        all[0].record.set_caller(thread.recv().expect("it runs"));
+        for (number, Began { near, .. }) in (0..).zip(&all) {
+            holds(&mut held, number, near.as_fd(), number.into());
+        }
+        let restoration = restoring(&mut held);
+        let restored = restoration.next(Instant::now() + LONG).expect("the one that no thread has");
+        assert_eq!(restored[0].local, address(1));
+        assert_eq!(restoration.next(Instant::now() + MOMENT), None);
+        end.send(()).expect("it waits");
+        sleeping.join().expect("it ends");
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
     }
 }

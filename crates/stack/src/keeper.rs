@@ -5,17 +5,21 @@ use crate::error::{Error, failed};
 use crate::held::Held;
 use crate::ledger::Ledger;
 use crate::passing;
-use crate::recovery::{Heard, hear_all, hear_out, is_readable, restore};
+use crate::process::Process;
+use crate::readable::is_readable;
+use crate::recovery::{Heard, LOOK, hear_all, hear_out, restore};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{self, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
 use sidestep_device::{Device, Parts};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// A worker that has served for less than this is not replaced at once.
@@ -25,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The keeper of some devices.
 pub struct Keeper {
     devices: Vec<Parts>,
-    ledger: Rc<Ledger>,
+    ledger: Arc<Ledger>,
     signals: Signals,
     program: WorkerCommand,
 }
@@ -58,18 +62,19 @@ enum Over {
 /// A worker that runs.
 struct Running {
     child: Child,
+    worker: Process,
     socket: OwnedFd,
     held: Held,
     standby: Child,
     of_standby: OwnedFd,
     /// The broker does not hear that the worker has ended before the keeper has given the connections back.
-    _broker: OwnedFd,
+    broker: Arc<OwnedFd>,
 }
 
 impl Keeper {
     /// `records`: the most connections at a time.
     pub fn new(devices: Vec<Device>, records: u32, signals: Signals, program: WorkerCommand) -> Result<Keeper, Error> {
-        let ledger = Rc::new(Ledger::create(records).map_err(failed("make the ledger"))?);
+        let ledger = Arc::new(Ledger::create(records).map_err(failed("make the ledger"))?);
         let devices = devices.into_iter().map(Device::into_parts).collect::<Result<_, _>>()?;
         Ok(Keeper { devices, ledger, signals, program })
     }
@@ -94,7 +99,8 @@ impl Keeper {
                 }
                 Over::StandbyEnded => tracing::warn!("the standby has ended; another one is started"),
                 Over::WorkerEnded => {
-                    tracing::warn!("the worker has ended ({status}); another one is started");
+                    let how = status.map_or_else(|| "a call of it has not".into(), |status| status.to_string());
+                    tracing::warn!("the worker has ended ({how}); another one is started");
                     if began.elapsed() < STEADY && is_readable(&self.signals.ends, PAUSE) {
                         return Ok(());
                     }
@@ -113,12 +119,14 @@ impl Keeper {
         all.extend(self.devices.iter().flat_map(Parts::descriptors));
         passing::send(socket.as_fd(), &all).map_err(failed("pass descriptors to the worker"))?;
 
-        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed("open the worker"))?;
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed("open the worker"))?;
+        let worker = Process::new(pidfd);
         let standby = self.spawn(STANDBY, &to_keeper)?;
-        let mut all = vec![broker.as_fd(), self.ledger.file(), standby_to_worker.as_fd(), process.as_fd()];
+        let mut all = vec![broker.as_fd(), self.ledger.file(), standby_to_worker.as_fd(), worker.pidfd()];
         all.extend(self.devices.iter().flat_map(Parts::descriptors));
         passing::send(of_standby.as_fd(), &all).map_err(failed("pass descriptors to the standby"))?;
-        Ok(Running { child, socket, held: Held::new(self.ledger.clone()), standby, of_standby, _broker: broker })
+        let held = Held::new(self.ledger.clone()).map_err(failed("start a thread"))?;
+        Ok(Running { child, worker, socket, held, standby, of_standby, broker: Arc::new(broker) })
     }
 
     /// Starts this program in another role. It inherits a copy of `socket`, and learns how many descriptors belong to each device.
@@ -136,13 +144,15 @@ impl Keeper {
     /// Hears the worker until one of [`Over`] happens.
     fn serve(&self, running: &mut Running) -> Result<Over, Error> {
         let Signals { ends, replaces } = &self.signals;
+        let look = Timespec::try_from(LOOK).unwrap_or_default();
         loop {
             let mut fds = [running.socket.as_fd(), ends.as_fd(), replaces.as_fd(), running.of_standby.as_fd()]
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            match poll(&mut fds, None) {
-                Ok(_) | Err(io::Errno::INTR) => {}
+            let is_quiet = match poll(&mut fds, Some(&look)) {
+                Ok(ready) => ready == 0,
+                Err(io::Errno::INTR) => false,
                 Err(error) => return Err(failed("wait")(error)),
-            }
+            };
             let [_, to_end, to_replace, standby_ended] = fds.map(|fd| !fd.revents().is_empty());
             if to_end {
                 return Ok(Over::Ends);
@@ -151,7 +161,9 @@ impl Keeper {
                 let _ = io::read(replaces, &mut [0; 64]);
                 return Ok(Over::Replaces);
             }
-            if hear_all(running.socket.as_fd(), &mut running.held) == Heard::End {
+            if hear_all(running.socket.as_fd(), &mut running.held) == Heard::End
+                || is_quiet && running.worker.has_ended()
+            {
                 return Ok(Over::WorkerEnded);
             }
             if standby_ended {
@@ -161,21 +173,31 @@ impl Keeper {
     }
 
     /// Ends the worker, if it has not ended, and does what it has not done.
-    fn end(&self, mut running: Running, is_asked: bool) -> Result<ExitStatus, Error> {
+    fn end(&self, mut running: Running, is_asked: bool) -> Result<Option<ExitStatus>, Error> {
         if is_asked {
             // The worker hears this as the end, and can still tell what it gives back. It may have ended already.
             let _ = shutdown(&running.socket, Shutdown::Write);
-            hear_out(running.socket.as_fd(), &mut running.held);
+            hear_out(running.socket.as_fd(), &mut running.held, &running.worker);
         }
         // A worker that closes its socket and runs on must not touch the connections any more.
-        let _ = running.child.kill();
-        let status = running.child.wait().map_err(Error::Spawn)?;
+        running.worker.kill();
         hear_all(running.socket.as_fd(), &mut running.held);
-        restore(&self.devices, &mut running.held, "keeper")?;
+        restore(&self.devices, &mut running.held, running.worker, running.broker, "keeper")?;
         // It has nothing left to do.
         let _ = running.standby.kill();
         let _ = running.standby.wait();
-        Ok(status)
+        Ok(ended(running.child))
+    }
+}
+
+/// How a process has ended. None: a thread of it sleeps in the kernel, and is waited for by another one here.
+fn ended(mut child: Child) -> Option<ExitStatus> {
+    match child.try_wait() {
+        Ok(Some(status)) => Some(status),
+        _ => {
+            let _ = Builder::new().name("reaper".into()).spawn(move || child.wait());
+            None
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 pub struct Words {
     /// [`crate::record::Stage`].
     pub stage: AtomicU32,
-    _pad: u32,
+    /// The thread that makes calls on the socket; 0: none.
+    pub caller: AtomicU32,
     pub progress: [AtomicU64; Progress::WORDS],
     /// Position up to which the program's bytes are released; the last one may not be stored yet.
     pub released: AtomicU64,

@@ -44,7 +44,7 @@ impl Ledger {
         unsafe { self.mapping.at(record as usize * SIZE) }
     }
 
-    /// Copies bytes into a record. Only the process that has the record in its hands writes and reads plain bytes of it.
+    /// Copies bytes into a record. Only the thread that has the connection in its hands writes and reads plain bytes of it.
     pub(crate) fn write(&self, record: u32, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= SIZE);
         self.mapping.write(record as usize * SIZE + at, bytes);

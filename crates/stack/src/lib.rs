@@ -12,6 +12,9 @@
 //! then on the fast path ([`sidestep_tcp`]) carries it. Whatever the fast path does not know goes back to the kernel, on the
 //! same descriptor.
 //!
+//! A program can keep a call on its socket waiting for as long as it likes. So such calls run on a thread of the program's trust
+//! domain (`executors.rs`), in each process of the stack.
+//!
 //! # Its processes
 //!
 //! ```text
@@ -25,6 +28,7 @@
 //! When the worker has ended it gives each connection back (`handover.rs`), and starts another worker. The standby has the same,
 //! and does that in place of a keeper that was killed, too.
 
+mod calls;
 mod carried;
 mod cause;
 pub mod choice;
@@ -32,6 +36,7 @@ mod control;
 mod custody;
 mod due;
 pub mod error;
+mod executors;
 mod frames;
 mod grace;
 mod handover;
@@ -44,9 +49,12 @@ mod mapping;
 mod memory;
 mod pace;
 pub mod passing;
+pub mod process;
 mod program;
+pub mod readable;
 mod record;
 pub mod recovery;
+mod restoration;
 mod stage;
 pub mod standby;
 mod subject;

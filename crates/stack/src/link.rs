@@ -7,8 +7,7 @@ use sidestep_abi::link::{Counters, Doorbell, PLACES, Slot};
 use sidestep_abi::msg::Msg;
 use sidestep_ring::{Data, Half, doorbell, side, slot};
 use sidestep_sys::arch;
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The number of the worker's only doorbell.
 pub const PLACE: u32 = 0;
@@ -18,14 +17,14 @@ pub struct Link {
     /// The worker's side.
     side: usize,
     /// Eventfds by which the program is rung, by the number of its waiter.
-    bells: RefCell<[Option<OwnedFd>; PLACES]>,
+    bells: Mutex<[Option<OwnedFd>; PLACES]>,
 }
 
 impl Link {
     /// As the broker announces it ([`sidestep_abi::msg::Kind::Link`]).
     pub fn new(file: &OwnedFd, msg: &Msg) -> io::Result<Link> {
         let memory = Memory::map(file, usize::try_from(msg.arg).unwrap_or(0))?;
-        Ok(Link { memory, side: (msg.side & 1) as usize, bells: RefCell::new([const { None }; PLACES]) })
+        Ok(Link { memory, side: (msg.side & 1) as usize, bells: Mutex::new([const { None }; PLACES]) })
     }
 
     pub fn ring_size(&self) -> usize {
@@ -80,7 +79,7 @@ impl Link {
     pub fn set_doorbell(&self, place: usize, eventfd: OwnedFd) {
         let place = place % PLACES;
         ring(&eventfd);
-        self.bells.borrow_mut()[place] = Some(eventfd);
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(eventfd);
         doorbell::add_known(self.memory.side(self.side), place as u32);
     }
 
@@ -95,22 +94,29 @@ impl Link {
             let place = bells.trailing_zeros() as usize;
             bells &= bells - 1;
             let bell = &self.memory.side(1 - self.side).doorbells[place];
-            if doorbell::ring(bell, slot, stamp) && !self.bells.borrow()[place].as_ref().is_some_and(ring) {
+            if doorbell::ring(bell, slot, stamp) && !self.ring(place) {
                 doorbell::rearm(bell); // the next news try again
             }
         }
+    }
+
+    /// False: the waiter's eventfd has not arrived yet.
+    fn ring(&self, place: usize) -> bool {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)[place].as_ref().is_some_and(ring)
     }
 }
 
 /// A link, and the connections of its slots.
 pub struct Served {
-    pub link: Rc<Link>,
+    pub link: Arc<Link>,
+    /// The broker has given it up. It is needed until no connection is left.
+    pub is_over: bool,
     conns: Vec<Option<u32>>,
 }
 
 impl Served {
     pub fn new(link: Link) -> Served {
-        Served { link: Rc::new(link), conns: Vec::new() }
+        Served { link: Arc::new(link), is_over: false, conns: Vec::new() }
     }
 
     /// The connection of a slot, by its number.

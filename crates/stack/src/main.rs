@@ -16,7 +16,8 @@ use sidestep_stack::error;
 use sidestep_stack::keeper::{self, Keeper, Signals};
 use sidestep_stack::ledger::Ledger;
 use sidestep_stack::passing;
-use sidestep_stack::recovery::is_readable;
+use sidestep_stack::process::Process;
+use sidestep_stack::readable::is_readable;
 use sidestep_stack::standby::Standby;
 use sidestep_stack::wait::Wait;
 use sidestep_stack::worker::{Given, Settings, Worker};
@@ -270,14 +271,15 @@ fn stand_by(args: &Args, socket: RawFd) -> Result<(), Error> {
     let Passed { keeper, first: [broker, ledger, worker, process], devices } = passed(args, socket)?;
     let devices = devices.into_iter().map(Parts::from_descriptors).collect::<Result<_, _>>()?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
-    Ok(Standby { keeper, worker, process, ledger, devices, broker }.run()?)
+    Ok(Standby { keeper, worker, process: Process::new(process), ledger, devices, broker }.run()?)
 }
 
 fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
     let Passed { keeper, first: [broker, ledger, standby], devices } = passed(args, socket)?;
     let devices = adopted(devices)?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
-    let given = Given { devices, broker, ledger, keeper, standby };
+    let processors = sched_getaffinity(None).ok();
+    let given = Given { devices, broker, ledger, keeper, standby, processors };
     if let Some(cpu) = args.cpu {
         let only = processor(cpu).ok_or(Error::Cpu(cpu))?;
         sched_setaffinity(None, &only).map_err(|_| Error::Cpu(cpu))?;
@@ -286,17 +288,19 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
     let (choice, pause) = (args.choice.clone(), args.pause * 1000);
     let settings = Settings { ring_size, wait, choice, longest_message, pause, verbose };
     let mut worker = Worker::new(given, settings)?;
-    match worker.run() {
+    let code = match worker.run() {
         Ok(totals) => {
             println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
-            Ok(())
+            0
         }
-        // Said while there is a worker: once it is dropped, the keeper ends this process.
         Err(error) => {
             tracing::error!("{}", chain(&error));
-            std::process::exit(1)
+            1
         }
-    }
+    };
+    // Now that all is said: the keeper ends this process. Sockets are closed by its end, which no program delays.
+    worker.leave();
+    std::process::exit(code)
 }
 
 /// The devices that the keeper has passed. One that was removed is left out, unless it is the only one.

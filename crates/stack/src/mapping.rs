@@ -11,6 +11,12 @@ pub struct Mapping {
     len: usize,
 }
 
+// SAFETY: the mapping is owned by the value, and stays where it is. Its plain bytes are read and written by whoever has the connection
+// that they belong to; other processes write at the same time anyway.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
 impl Mapping {
     /// Maps the first `len` bytes. The caller has made sure that the file is that long, and stays so.
     pub fn new(file: impl AsFd, len: usize) -> io::Result<Mapping> {

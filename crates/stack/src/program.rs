@@ -13,10 +13,10 @@ use sidestep_ring::input::distance;
 use sidestep_ring::slot::{self, Wish};
 use sidestep_ring::{counters, space};
 use sidestep_sys::tcp::{Traffic, traffic};
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub struct Program {
-    link: Rc<Link>,
+    link: Arc<Link>,
     slot: usize,
     /// Of the direction from the program.
     rx: Rx,
@@ -40,13 +40,13 @@ impl From<PeerViolation> for Cause {
 }
 
 impl Program {
-    pub fn new(link: Rc<Link>, slot: usize) -> Program {
+    pub fn new(link: Arc<Link>, slot: usize) -> Program {
         link.listen(slot);
         Program { link, slot, rx: Rx::default(), tx: Tx::default(), parked: 0, before: Before::default() }
     }
 
     /// A program whose worker was killed while the kernel carried the connection.
-    pub fn left(link: Rc<Link>, slot: usize) -> Program {
+    pub fn left(link: Arc<Link>, slot: usize) -> Program {
         let (incoming, outgoing) = (link.incoming(slot), link.outgoing(slot));
         let (rx, tx) = (Rx::found(incoming, 0), Tx::found(outgoing, outgoing.tail(), false));
         let parked = slot::parked(link.slot(slot));
@@ -55,7 +55,7 @@ impl Program {
 
     /// A program whose worker was killed while the stack carried the connection. `released`, `published`: the furthest positions
     /// that the worker may have reached.
-    pub fn found(link: Rc<Link>, slot: usize, released: u64, published: u64) -> Program {
+    pub fn found(link: Arc<Link>, slot: usize, released: u64, published: u64) -> Program {
         let (rx, tx) = (Rx::found(link.incoming(slot), released), Tx::found(link.outgoing(slot), published, true));
         let parked = slot::parked(link.slot(slot));
         Program { rx, tx, parked, before: Before::default(), slot, link }
@@ -122,9 +122,14 @@ impl Program {
         Ok(true)
     }
 
+    /// Whether the program reads the ring. Only then it is worth a call to ask whether it [has entered](Program::has_entered) both.
+    pub fn reads_ring(&self) -> bool {
+        self.link.outgoing(self.slot).read_to().is_some()
+    }
+
     /// Whether the program has entered the stretches of both directions. From then on it leaves the socket alone.
     pub fn has_entered(&mut self, socket: BorrowedFd) -> Result<bool, Cause> {
-        if self.link.outgoing(self.slot).read_to().is_none() {
+        if !self.reads_ring() {
             return Ok(false);
         }
         let Some((_, written)) = self.ask(socket) else { return Ok(false) };
@@ -242,6 +247,17 @@ impl Program {
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
+    }
+
+    /// Whether [`Program::send_left`] may have something to do.
+    pub fn may_have_left(&mut self) -> bool {
+        let half = self.link.incoming(self.slot);
+        if !half.claim_sending() {
+            return true; // the program is sending
+        }
+        let left = self.rx.left_behind(half);
+        half.has_sent();
+        matches!(left, Ok((_, _, 1..)))
     }
 
     /// Sends the program's bytes that are in its ring, which nobody reads any more. It may have written them during a give-back, or

@@ -2,6 +2,7 @@
 //!
 //! The worker stores each part before it relies on it: the parts of a stage before the stage, and the stage before it does what the
 //! stage permits. So whenever the worker is killed, the keeper finds an upper bound of what has been done.
+//! A call that a thread of the worker was in may be completed even later: the record says which thread.
 
 use crate::layout::{ENDS, KEPT, QUEUE, SAVED, Words, room};
 use crate::ledger::Ledger;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sidestep_repair::{Buffers, Saved, State};
 use sidestep_tcp::{Progress, Seq};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// How far the worker has come with a connection. The parts of earlier stages stay valid.
@@ -75,13 +76,13 @@ pub struct Given {
 
 /// The record of one connection.
 pub struct Record {
-    ledger: Rc<Ledger>,
+    ledger: Arc<Ledger>,
     pub number: u32,
 }
 
 impl Record {
     /// The record of this number, which the ledger has.
-    pub fn new(ledger: Rc<Ledger>, number: u32) -> Record {
+    pub fn new(ledger: Arc<Ledger>, number: u32) -> Record {
         Record { ledger, number }
     }
 
@@ -148,10 +149,21 @@ impl Record {
 
     /// The stack has nothing to do with the connection any more.
     pub fn free(&self) {
+        self.set_caller(0);
         self.enter(Stage::Free);
     }
 
+    /// This thread makes calls on the connection's socket from now on. One of them may be completed after the process was killed. 0: no
+    /// thread does.
+    pub fn set_caller(&self, thread: u32) {
+        self.words().caller.store(thread, Release);
+    }
+
     // --- for the keeper --------------------------------------------------------------------------------------------------------
+
+    pub fn caller(&self) -> u32 {
+        self.words().caller.load(Acquire)
+    }
 
     pub fn ends(&self) -> Option<Ends> {
         self.read(ENDS)
@@ -254,7 +266,7 @@ mod tests {
     fn the_keeper_reads_what_the_worker_wrote() {
         let ledger = Ledger::create(3).expect("a ledger");
         let again = Ledger::open(rustix::io::dup(ledger.file()).expect("dup")).expect("the same ledger");
-        let (written, read) = (Record::new(Rc::new(ledger), 1), Record::new(Rc::new(again), 1));
+        let (written, read) = (Record::new(Arc::new(ledger), 1), Record::new(Arc::new(again), 1));
         assert_eq!((read.stage(), read.ends()), (Stage::Free, None));
 
         written.assign(&ends());
@@ -270,10 +282,12 @@ mod tests {
         assert_eq!((read.queue(3, 2), read.queue(3, 9)), (b"bc".to_vec(), b"abc".to_vec()));
 
         let (given, buffers) = (Given { from_program: 5, unread: 6 }, Buffers::from_words([7 << 32 | 8, 9]));
+        written.set_caller(77);
         written.begin_returning(given, buffers);
         assert_eq!((read.stage(), read.given(), read.buffers()), (Stage::Returning, given, buffers));
+        assert_eq!(read.caller(), 77);
         written.free();
-        assert_eq!(read.stage(), Stage::Free);
+        assert_eq!((read.stage(), read.caller()), (Stage::Free, 0));
     }
 
     #[test]

@@ -1,16 +1,27 @@
 //! What is done for a worker that has ended, by the keeper or by the standby: each of its connections goes back to the kernel.
 
 use crate::error::Error;
-use crate::frames::inject;
+use crate::frames::{inject, pass_on, tuple_of};
 use crate::held::Held;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, BorrowedFd};
+use crate::process::Process;
+use crate::readable::is_readable;
+use crate::record::Ends;
+use crate::restoration::{Restoration, tuple};
+use crate::stage::HELD;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use sidestep_broker::wire::{self, Incoming};
-use sidestep_device::{Device, Parts, Tuple, wait_for_programs};
+use sidestep_device::{Device, Parts, wait_for_programs};
+use sidestep_tcp::Tuple;
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a worker may take to give everything back once it is to end.
 pub const GRACE: Duration = Duration::from_secs(10);
+/// How long the next connection is waited for that goes back. It is more than those take for which the kernel has no way.
+const BOUND: Duration = Duration::from_secs(3);
+/// Between two looks whether a worker has ended: one that was killed while a thread of it sleeps in the kernel keeps its sockets open.
+pub const LOOK: Duration = Duration::from_millis(500);
 
 /// Whether more can come from the worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,43 +45,67 @@ pub fn hear_all(worker: BorrowedFd, held: &mut Held) -> Heard {
 }
 
 /// Hears the worker until it has ended, or for [`GRACE`].
-pub fn hear_out(worker: BorrowedFd, held: &mut Held) {
+pub fn hear_out(socket: BorrowedFd, held: &mut Held, worker: &Process) {
     let end = Instant::now() + GRACE;
-    while hear_all(worker, held) == Heard::All {
+    while hear_all(socket, held) == Heard::All {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || !is_readable(worker, left) {
+        if left.is_zero() || worker.has_ended() {
             return;
         }
+        is_readable(socket, left.min(LOOK));
     }
 }
 
-/// Gives back what the worker has not given back. The worker has ended.
+/// Gives back what the worker has not given back. The worker has ended. `broker`: its socket to the broker. Waits until nothing has gone
+/// back for [`BOUND`], or for [`GRACE`]: what is held up longer goes back later, by its executor.
 ///
 /// # Errors
 ///
 /// The descriptors of a device cannot be copied.
-pub fn restore(devices: &[Parts], held: &mut Held, by: &str) -> Result<(), Error> {
-    let mut opened = open(devices);
+pub fn restore(
+    devices: &[Parts],
+    held: &mut Held,
+    worker: Process,
+    broker: Arc<OwnedFd>,
+    by: &str,
+) -> Result<(), Error> {
+    held.end_claims();
+    let (mut opened, failed) = match open(devices) {
+        Ok(opened) => (opened, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
     // Frames that the worker has left in the send rings leave now: the kernel takes their bytes for sent.
-    for queue in opened.iter_mut().flatten().flat_map(|device| &mut device.queues) {
+    for queue in opened.iter_mut().flat_map(|device| &mut device.queues) {
         let _ = queue.sender.kick();
     }
-    let restored = held.restore_all();
-    for device in devices {
-        let taken = device.taken()?;
-        for ends in &restored {
-            let _ = taken.remove(&Tuple::new(ends.local, ends.remote));
-        }
+    let all = held.ends();
+    let mut waiting = Waiting(all.iter().flatten().map(|ends| (tuple(ends), Vec::new())).collect());
+    let tables = devices.iter().map(Parts::taken).collect::<Result<_, _>>()?;
+    let restoration = Arc::new(Restoration::new(worker, broker, tables, &all));
+    held.restore_all(&restoration);
+    let (began, mut number) = (Instant::now(), 0);
+    let mut go_on = |restored: Vec<Ends>| {
+        number += restored.len();
+        restoration.remove(&restored);
+        // Those that wait here are older than those at the device.
+        restored.iter().for_each(|ends| waiting.pass_on(ends, &opened));
+        waiting.hear(&mut opened);
+    };
+    go_on(Vec::new());
+    while let Some(restored) = restoration.next((began + GRACE).min(Instant::now() + BOUND)) {
+        go_on(restored);
     }
-    let mut devices = opened?;
-    // What the program of the device has put there for the worker is the kernel's now.
-    devices.iter_mut().for_each(inject_all);
-    if !restored.is_empty() {
-        tracing::info!("the {by} has given {} connections back to the kernel", restored.len());
+    let (restored, late) = restoration.leave();
+    go_on(restored);
+    if number > 0 {
+        tracing::info!("the {by} has given {number} connections back to the kernel");
         wait_for_programs();
-        devices.iter_mut().for_each(inject_all);
+        waiting.hear(&mut opened);
     }
-    Ok(())
+    if late > 0 {
+        tracing::warn!("{late} connections are not back yet: programs of their users hold the locks of sockets");
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// Those that are still there: a device that is gone has no frames.
@@ -79,23 +114,36 @@ fn open(devices: &[Parts]) -> Result<Vec<Device>, Error> {
     Ok(parts.into_iter().filter_map(|parts| Device::from_parts(parts).ok()).collect())
 }
 
-fn inject_all(device: &mut Device) {
-    let Device { queues, injector, .. } = device;
-    for queue in queues {
-        loop {
-            let batch = queue.receiver.receive(usize::MAX);
-            if batch.is_empty() {
-                break;
-            }
-            for frame in batch.frames() {
-                inject(injector, &frame.to_vec());
+/// Frames of connections that have not gone back yet, each with the number of its device.
+struct Waiting(HashMap<Tuple, Vec<(usize, Vec<u8>)>>);
+
+impl Waiting {
+    /// Takes what the programs of the devices have put there for the worker. The kernel gets what belongs to no connection here.
+    fn hear(&mut self, devices: &mut [Device]) {
+        for (number, device) in devices.iter_mut().enumerate() {
+            let Device { queues, injector, taken, .. } = device;
+            for queue in queues {
+                loop {
+                    let batch = queue.receiver.receive(usize::MAX);
+                    if batch.is_empty() {
+                        break;
+                    }
+                    for frame in batch.frames().map(|frame| frame.to_vec()) {
+                        let Some(tuple) = tuple_of(&frame) else { continue };
+                        match self.0.get_mut(&tuple) {
+                            Some(waiting) if waiting.len() < HELD => waiting.push((number, frame)),
+                            Some(_) => {}
+                            None => pass_on(taken, injector, &tuple, &frame),
+                        }
+                    }
+                }
             }
         }
     }
-}
 
-/// Whether the descriptor becomes readable within this time.
-pub fn is_readable(descriptor: impl AsFd, within: Duration) -> bool {
-    let Ok(time) = within.try_into() else { return false };
-    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&time)).is_ok_and(|n| n > 0)
+    /// The connection has gone back: the kernel gets its frames.
+    fn pass_on(&mut self, ends: &Ends, devices: &[Device]) {
+        let waited = self.0.remove(&tuple(ends)).unwrap_or_default();
+        waited.iter().for_each(|(device, frame)| inject(&devices[*device].injector, frame));
+    }
 }

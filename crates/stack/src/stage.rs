@@ -1,4 +1,4 @@
-//! A connection on its way to the stack.
+//! A connection on its way to the stack, and back.
 
 use crate::carried::Carried;
 use crate::cause::Cause;
@@ -6,6 +6,7 @@ use crate::pace::KernelPace;
 use crate::program::Program;
 use crate::record::Record;
 use crate::subject::Subject;
+use sidestep_device::path::Path;
 
 /// Where a connection is.
 pub enum Stage {
@@ -20,8 +21,8 @@ pub enum Stage {
     Entering(Program, Record, u64),
     /// The stack carries it.
     Carried(Box<Carried>),
-    /// It is to go back for this reason, since this time, but the kernel has no way to the peer at present.
-    Stranded(Box<Carried>, Cause, u64),
+    /// It goes back for this reason, since this time. While the kernel has no way to the peer, it stays here.
+    Returning(Box<Carried>, Cause, u64),
     /// Within a change of stages only.
     Over,
 }
@@ -64,5 +65,66 @@ impl Conn {
             | Stage::Entering(program, record, _) => next(program, record),
             other => other,
         };
+    }
+}
+
+/// Frames that are kept for a connection while it is being taken or given back. The peer sends further ones again.
+pub const HELD: usize = 256;
+/// Microseconds after which an executor counts as held up: frames are kept for no longer.
+pub const LATE: u64 = 300_000;
+
+/// A connection of the worker.
+#[expect(clippy::large_enum_variant, reason = "nearly all are here, and each frame needs one")]
+pub enum Entry {
+    /// The worker has it.
+    Here(Conn),
+    /// An executor has it ([`crate::calls`]), and gives it back.
+    Away(Absence),
+}
+
+/// What happens to a connection while an executor has it.
+pub struct Absence {
+    /// As in [`Conn`].
+    pub held: Vec<Vec<u8>>,
+    since: u64,
+    /// Its path as it left, and whether that may have changed.
+    pub path: Path,
+    pub has_changed: bool,
+    /// How many changes of paths the worker had heard of before: an executor may resolve another path.
+    pub changes: u64,
+    /// It is due once it is back.
+    pub is_due: bool,
+    /// Why it ends once it is back, if it does.
+    pub end: Option<Cause>,
+    is_late: bool,
+}
+
+impl Absence {
+    /// Of a connection that leaves now.
+    pub fn of(conn: &mut Conn, since: u64, changes: u64) -> Absence {
+        let (held, path) = (std::mem::take(&mut conn.held), conn.subject.path);
+        Absence { held, since, path, has_changed: false, changes, is_due: false, end: None, is_late: false }
+    }
+
+    /// A frame has arrived.
+    pub fn hold(&mut self, frame: &[u8]) {
+        if self.held.len() < HELD && !self.is_late {
+            self.held.push(frame.to_vec());
+        }
+    }
+
+    /// The connection is due.
+    pub fn note_due(&mut self, now: u64) {
+        self.is_due = true;
+        if now >= self.since + LATE {
+            (self.is_late, self.held) = (true, Vec::new());
+        }
+    }
+
+    /// The connection is to end. A reason for good counts more than one that passes.
+    pub fn note_end(&mut self, cause: Cause) {
+        if self.end.as_ref().is_none_or(Cause::passes) {
+            self.end = Some(cause);
+        }
     }
 }

@@ -4,13 +4,13 @@
 use crate::error::{Error, failed};
 use crate::held::Held;
 use crate::ledger::Ledger;
+use crate::process::Process;
 use crate::recovery::{Heard, hear_all, hear_out, restore};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Signal, pidfd_send_signal};
 use sidestep_device::Parts;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What the keeper passes to its standby.
 pub struct Standby {
@@ -18,8 +18,8 @@ pub struct Standby {
     pub keeper: OwnedFd,
     /// The socket to the worker, which says the same to the keeper ([`crate::custody`]).
     pub worker: OwnedFd,
-    /// A pidfd of the worker.
-    pub process: OwnedFd,
+    /// The worker.
+    pub process: Process,
     /// The records.
     pub ledger: Ledger,
     /// The devices.
@@ -36,7 +36,7 @@ impl Standby {
     ///
     /// A call that cannot fail has failed.
     pub fn run(self) -> Result<(), Error> {
-        let mut held = Held::new(Rc::new(self.ledger));
+        let mut held = Held::new(Arc::new(self.ledger)).map_err(failed("start a thread"))?;
         let mut has_ended = false;
         loop {
             let listens = if has_ended { PollFlags::empty() } else { PollFlags::IN };
@@ -51,13 +51,10 @@ impl Standby {
             has_ended = has_ended || hear_all(self.worker.as_fd(), &mut held) == Heard::End;
         }
         tracing::warn!("the keeper has ended");
-        hear_out(self.worker.as_fd(), &mut held);
-        // A worker that closes its socket and runs on must not touch the connections any more. It may have ended.
-        let _ = pidfd_send_signal(&self.process, Signal::KILL);
-        let _ = poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None);
+        hear_out(self.worker.as_fd(), &mut held, &self.process);
+        // A worker that closes its socket and runs on must not touch the connections any more.
+        self.process.kill();
         hear_all(self.worker.as_fd(), &mut held);
-        let restored = restore(&self.devices, &mut held, "standby");
-        drop(self.broker);
-        restored
+        restore(&self.devices, &mut held, self.process, Arc::new(self.broker), "standby")
     }
 }

@@ -6,15 +6,29 @@ use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use sidestep_abi::Reason;
 use sidestep_broker::addr::Endpoint;
 use sidestep_broker::closing::Closing;
+use sidestep_broker::domain::Key;
 use sidestep_broker::proof;
 use sidestep_device::path::{self, NoPath, Path};
 use sidestep_repair::{NotTaken, Profile};
 use sidestep_sys::tcp;
 use std::net::{IpAddr, SocketAddr};
 
+/// What decides whether a connection may be carried.
+pub struct Terms {
+    pub choice: Choice,
+    /// Indices of the devices that the stack was given.
+    pub devices: Vec<u32>,
+    /// Cookie of their network namespace.
+    pub namespace: Option<u64>,
+    /// Bytes of a message, on the average, above which the kernel carries a connection.
+    pub longest_message: u64,
+}
+
 /// A connection that may be taken.
 pub struct Subject {
     pub socket: OwnedFd,
+    /// To whose program the socket belongs.
+    pub domain: Key,
     pub local: SocketAddr,
     /// Where packets go, whatever getpeername(2) tells the program.
     pub remote: SocketAddr,
@@ -65,18 +79,11 @@ impl Declined {
 }
 
 impl Subject {
-    /// `devices`: indices of the devices that the stack was given; `namespace`: cookie of their network namespace.
     /// `closing` gets a socket that is declined: the program may have closed it, and it may linger.
-    pub fn examine(
-        socket: OwnedFd,
-        choice: &Choice,
-        devices: &[u32],
-        namespace: Option<u64>,
-        closing: &mut Closing,
-    ) -> Result<Subject, Declined> {
-        match look(&socket, choice, devices, namespace) {
+    pub fn examine(socket: OwnedFd, domain: Key, terms: &Terms, closing: &mut Closing) -> Result<Subject, Declined> {
+        match look(&socket, terms) {
             Ok(Seen { local, remote, path, device, routers }) => {
-                Ok(Subject { socket, local, remote, path, device, routers, is_stale: false })
+                Ok(Subject { socket, domain, local, remote, path, device, routers, is_stale: false })
             }
             Err(why) => {
                 closing.close(socket);
@@ -121,17 +128,17 @@ struct Seen {
     routers: u8,
 }
 
-fn look(socket: &OwnedFd, choice: &Choice, devices: &[u32], namespace: Option<u64>) -> Result<Seen, Declined> {
+fn look(socket: &OwnedFd, terms: &Terms) -> Result<Seen, Declined> {
     let local = address(getsockname(socket).ok()).ok_or(Declined::NotConnected)?;
     let remote = peer(socket).ok_or(Declined::NotConnected)?;
-    if !choice.includes(local, remote) {
+    if !terms.choice.includes(local, remote) {
         return Err(Declined::NotChosen);
     }
     sidestep_repair::examine(socket.as_fd())?;
-    let is_ours = tcp::namespace(socket.as_raw_fd()) == namespace;
+    let is_ours = tcp::namespace(socket.as_raw_fd()) == terms.namespace;
     let path = way(local, remote, is_ours)?;
     is_plain(socket, path.device, is_ours)?;
-    let device = position(devices, &path)?;
+    let device = position(&terms.devices, &path)?;
     Ok(Seen { local, remote, path, device, routers: u8::from(!is_ours) })
 }
 
@@ -204,8 +211,9 @@ mod tests {
         assert_eq!(full.kind(), ErrorKind::WouldBlock);
         rustix::net::sockopt::set_socket_linger(&ours, Some(Duration::from_secs(30))).unwrap();
         let nothing = Choice { ports: vec!["0".parse().unwrap()], ..Choice::default() };
+        let terms = Terms { choice: nothing, devices: Vec::new(), namespace: None, longest_message: 0 };
         let since = Instant::now();
-        assert!(Subject::examine(ours.into(), &nothing, &[], None, &mut Closing::new()).is_err());
+        assert!(Subject::examine(ours.into(), Key::default(), &terms, &mut Closing::new()).is_err());
         assert!(since.elapsed() < Duration::from_secs(5));
         // Bytes that nobody has read reset the connection, and so end the lingering.
         drop(theirs);
@@ -227,7 +235,8 @@ mod tests {
             neighbour: Freshness::Confirmed,
             is_own: true,
         };
-        let subject = Subject { socket: ours.into(), local, remote, path, device: 0, routers: 0, is_stale: false };
+        let (socket, domain) = (ours.into(), Key::default());
+        let subject = Subject { socket, domain, local, remote, path, device: 0, routers: 0, is_stale: false };
         assert!(subject.check().is_ok());
         rustix::net::connect_unspec(&subject.socket).unwrap();
         assert!(matches!(subject.check(), Err(Declined::NotConnected)), "connected no more");

@@ -1,37 +1,40 @@
-//! The worker: one thread that serves the broker, the programs' rings and the devices.
+//! The worker: one thread that serves the broker, the programs' rings and the devices. Calls on programs' sockets are the executors'.
 
 mod broker;
+mod end;
 mod paths;
+mod returned;
 mod steps;
 
-use crate::cause::Cause;
+use crate::calls::Done;
 use crate::choice::Choice;
 use crate::control::Control;
 use crate::custody::Custody;
 use crate::due::Due;
 use crate::error::{Error, failed};
-use crate::frames::{Left, deliver, inject};
+use crate::executors::Executors;
+use crate::frames::{Left, deliver, pass_on};
 use crate::grace::Grace;
 use crate::ledger::Ledger;
 use crate::link::Served;
-use crate::stage::Conn;
-use crate::subject::Subject;
+use crate::record::{Record, Stage};
+use crate::stage::Entry;
+use crate::subject::{Subject, Terms};
 use crate::timers::{Timers, now};
 use crate::wait::Wait;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io;
-use rustix::thread::sched_yield;
+use rustix::thread::{CpuSet, sched_yield};
 use rustix::time::Timespec;
 use sidestep_abi::page::Page;
-use sidestep_broker::closing::Closing;
 use sidestep_device::watch::Watch;
 use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
 use sidestep_sys::tcp;
 use sidestep_tcp::Tuple;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Frames that one turn receives from a queue.
@@ -57,12 +60,14 @@ pub struct Given {
     pub devices: Vec<Device>,
     /// Connected to the operator's socket of the broker.
     pub broker: OwnedFd,
-    /// Records, all free.
+    /// Records. Those that are not free belong to connections of an earlier worker, which have not gone back yet.
     pub ledger: Ledger,
     /// The socket to the keeper.
     pub keeper: OwnedFd,
     /// The socket to the keeper's standby.
     pub standby: OwnedFd,
+    /// The processors that its executors run on; None: as the worker.
+    pub processors: Option<CpuSet>,
 }
 
 /// What the operator has said about the worker.
@@ -85,24 +90,25 @@ pub struct Settings {
 /// The worker.
 pub struct Worker {
     devices: Vec<Device>,
-    /// Cookie of the devices' network namespace.
-    namespace: Option<u64>,
+    terms: Arc<Terms>,
     settings: Settings,
     control: Control,
     custody: Custody,
     grace: Grace,
+    executors: Executors<Done>,
     watch: Watch,
+    /// How often paths have changed.
+    changes: u64,
     /// When the kernel is next told which neighbours are in use.
     refresh_at: u64,
-    ledger: Rc<Ledger>,
+    ledger: Arc<Ledger>,
     /// Records that no connection uses.
     free: Vec<u32>,
-    closing: Closing,
     links: HashMap<u32, Served>,
     /// Connections that the broker has been told the stack carries, by the number of its question.
     wanted: HashMap<u64, Subject>,
     /// By the number of their record.
-    conns: Vec<Option<Conn>>,
+    conns: Vec<Option<Entry>>,
     by_tuple: HashMap<Tuple, u32>,
     /// Connections that may have something to send.
     due: Due,
@@ -114,20 +120,25 @@ pub struct Worker {
 impl Worker {
     /// Joins the broker by its operator's socket.
     pub fn new(given: Given, settings: Settings) -> Result<Worker, Error> {
-        let Given { devices, broker, ledger, keeper, standby } = given;
+        let Given { devices, broker, ledger, keeper, standby, processors } = given;
         let control = Control::join(broker, settings.ring_size).map_err(failed("join the broker"))?;
+        let custody = Custody::new(keeper, standby);
+        custody.lend_claims(&devices).map_err(Error::KeeperGone)?;
+        let ledger = Arc::new(ledger);
+        let is_free = |number: &u32| Record::new(ledger.clone(), *number).stage() == Stage::Free;
         Ok(Worker {
-            namespace: tcp::namespace(devices[0].queues[0].as_fd().as_raw_fd()),
+            terms: Arc::new(terms(&devices, &settings)),
             devices,
             settings,
             control,
-            custody: Custody::new(keeper, standby),
-            free: (0..ledger.records()).rev().collect(),
+            custody,
+            free: (0..ledger.records()).rev().filter(is_free).collect(),
             conns: (0..ledger.records()).map(|_| None).collect(),
-            ledger: Rc::new(ledger),
-            closing: Closing::new(),
+            ledger,
             grace: Grace::start().map_err(failed("start a thread"))?,
+            executors: Executors::start(processors).map_err(failed("start a thread"))?,
             watch: Watch::open().map_err(Error::Watch)?,
+            changes: 0,
             refresh_at: 0,
             links: HashMap::new(),
             wanted: HashMap::new(),
@@ -145,8 +156,15 @@ impl Worker {
             Err(Error::Over | Error::KeeperGone(_)) => Ok(()),
             other => other,
         };
-        (0..self.ledger.records()).for_each(|id| self.end(id, Cause::Ending));
+        self.give_all_back();
         result.map(|()| self.totals)
+    }
+
+    /// Says that this process gives nothing back any more. The keeper ends it.
+    pub fn leave(&mut self) {
+        // Another stack may drive them, although an executor may still sleep.
+        self.devices.clear();
+        self.custody.end();
     }
 
     fn serve(&mut self) -> Result<(), Error> {
@@ -174,6 +192,7 @@ impl Worker {
         }
         let mut has_worked = self.turns.is_multiple_of(BROKER_TURNS) && (self.hear_broker()? | self.hear_changes()?);
         let time = now();
+        has_worked |= self.hear_executors(time);
         self.hear_frames(time);
         self.hear_programs();
         while let Some(id) = self.timers.pop(time) {
@@ -184,11 +203,15 @@ impl Worker {
             has_worked = true;
             self.due.pop().into_iter().for_each(|id| self.advance(id, time));
         }
+        self.kick();
+        Ok(has_worked)
+    }
+
+    fn kick(&mut self) {
         for queue in self.devices.iter_mut().flat_map(|device| &mut device.queues) {
             // What a device that is down does not send is sent again. That it is down is heard as a change.
             let _ = queue.sender.kick();
         }
-        Ok(has_worked)
     }
 
     fn sleep(&mut self) -> Result<(), Error> {
@@ -206,7 +229,8 @@ impl Worker {
         let timeout =
             left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
         let (broker, bell, news) = (self.control.news(), self.control.doorbell(), self.grace.news());
-        let mut fds: Vec<PollFd> = [broker, bell, news, self.custody.news(), self.watch.as_fd()]
+        let done = self.executors.news();
+        let mut fds: Vec<PollFd> = [broker, bell, news, self.custody.news(), self.watch.as_fd(), done]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .into();
         let queues = self.devices.iter().flat_map(|device| &device.queues);
@@ -216,6 +240,9 @@ impl Worker {
             Err(error) => return Err(failed("wait")(error)),
         }
         self.links.values().for_each(|served| doorbell::disarm(served.link.doorbell()));
+        if fds[5].revents().contains(PollFlags::IN) {
+            self.executors.hush();
+        }
         if fds[2].revents().contains(PollFlags::IN) {
             self.grace.hush();
         }
@@ -240,7 +267,10 @@ impl Worker {
         }
         for (device, left) in left {
             match left {
-                Left::Inject(frame) => inject(&self.devices[device].injector, &frame),
+                Left::Unknown(tuple, frame) => {
+                    let Device { taken, injector, .. } = &self.devices[device];
+                    pass_on(taken, injector, &tuple, &frame);
+                }
                 Left::End(id, cause) => self.end(id, cause),
             }
         }
@@ -267,5 +297,14 @@ impl Worker {
         if self.settings.verbose {
             tracing::info!("{what}");
         }
+    }
+}
+
+fn terms(devices: &[Device], settings: &Settings) -> Terms {
+    Terms {
+        choice: settings.choice.clone(),
+        devices: devices.iter().map(Device::index).collect(),
+        namespace: tcp::namespace(devices[0].queues[0].as_fd().as_raw_fd()),
+        longest_message: settings.longest_message,
     }
 }

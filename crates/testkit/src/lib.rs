@@ -1,4 +1,5 @@
-//! For tests: network namespaces and cgroups (all tests create them here), and a node with pods that is made of them.
+//! For tests: network namespaces and cgroups (all tests create them here), a node with pods that is made of them, and locks that a
+//! program holds in the kernel ([`held`]).
 //!
 //! [`Testbed`] is that node: network namespaces on one bridge, without a route outside, a cgroup and a BPF file system.
 //!
@@ -15,11 +16,12 @@
 //! A test that cannot have them fails: nothing here skips. Only one testbed exists at a time, since the whole process moves into
 //! its cgroup.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cgroup;
 pub mod greeter;
 pub mod hairpin;
+pub mod held;
 #[cfg(feature = "istio-rules")]
 pub mod istio_rules;
 mod namespace;

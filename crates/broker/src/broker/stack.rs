@@ -5,10 +5,11 @@
 
 use super::Broker;
 use super::pair::End;
-use crate::domain::Scope;
+use crate::domain::{Key, Scope};
 use crate::matching::{Offer, Ticket};
 use crate::outbox::Attached;
 use crate::proof::SocketFacts;
+use crate::quota::Permit;
 use crate::receiver::loan::Loan;
 use crate::status::{Reasons, Totals};
 use sidestep_abi::Reason;
@@ -21,13 +22,10 @@ pub struct Stack {
     pub member: Option<u64>,
     next: u64,
     /// Offers that the stack has been asked about, by the number of the question.
-    asked: BTreeMap<u64, Ticket>,
+    asked: BTreeMap<u64, (Ticket, Permit)>,
     /// Counters of stacks that have ended.
     pub gone: (Totals, Reasons),
 }
-
-/// Most questions that the stack may leave open. Further offers wait for another end on this host only.
-const OPEN: usize = 4096;
 
 impl Broker {
     /// A new member that has come by the operator's socket is the stack, in place of an earlier one. Offers that wait are made
@@ -71,7 +69,7 @@ impl Broker {
     pub(super) fn concerns_stack(&self, offer: &Offer) -> bool {
         let SocketFacts { local, remote, space, .. } = &offer.facts;
         let may_be_far = !remote.is_loopback() && local != remote && space.pod.is_none();
-        self.stack.member.is_some() && !offer.passive && may_be_far && self.stack.asked.len() < OPEN
+        self.stack.member.is_some() && !offer.passive && may_be_far
     }
 
     /// The receiver has lent the socket of an offer that waits.
@@ -79,10 +77,15 @@ impl Broker {
         let Some(stack) = self.stack.member.filter(|_| self.matcher.contains(ticket)) else {
             return;
         };
+        let Scope::Domain(domain) = self.scope_of(ticket.member) else { return };
+        let Some(permit) = self.accounts_of(ticket.member).and_then(|accounts| accounts.questions.claim(1)) else {
+            return;
+        };
         let number = self.stack.next;
         self.stack.next += 1;
-        self.stack.asked.insert(number, ticket);
-        self.queue(stack, Msg { arg: number, ..Msg::new(Kind::Foreign) }, Some(Attached::Socket(socket)));
+        self.stack.asked.insert(number, (ticket, permit));
+        let question = Key::from(domain).put_into(Msg { arg: number, ..Msg::new(Kind::Foreign) });
+        self.queue(stack, question, Some(Attached::Socket(socket)));
     }
 
     /// The stack carries the connection, or does not. If the offer no longer waits, the stack gets [`Kind::Refused`].
@@ -90,7 +93,7 @@ impl Broker {
         if !self.is_stack(id) {
             return self.violation(id);
         }
-        let ticket = self.stack.asked.remove(&msg.arg);
+        let ticket = self.stack.asked.remove(&msg.arg).map(|(ticket, _)| ticket);
         if msg.arg2 != 0 {
             return self.declined(ticket, u8::try_from(msg.arg2).ok().and_then(Reason::from_code));
         }

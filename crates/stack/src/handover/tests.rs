@@ -138,7 +138,7 @@ impl Scene {
 
         let memory = memory_of_a_link();
         let (mut program, end) = in_rings(&memory, &near);
-        let ledger = Rc::new(Ledger::create(1).expect("a ledger"));
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
         let buffers = Buffers::read(&near).expect("sizes");
         wire.close();
         let (record, kept, progress) = carried(&mut program, &ledger, &near);
@@ -190,7 +190,7 @@ impl Scene {
 
 /// Both ends have begun a stretch of ring.
 fn in_rings(memory: &OwnedFd, near: &TcpStream) -> (Program, ProgramsEnd) {
-    let mut program = Program::new(Rc::new(link(memory, STACK)), SLOT);
+    let mut program = Program::new(Arc::new(link(memory, STACK)), SLOT);
     let link = link(memory, PROGRAM);
     let (mut rx, mut tx) = (Rx::native(BEFORE as u64), Tx::native(BEFORE as u64));
     let (incoming, outgoing) = (link.incoming(SLOT), link.outgoing(SLOT));
@@ -203,7 +203,7 @@ fn in_rings(memory: &OwnedFd, near: &TcpStream) -> (Program, ProgramsEnd) {
 }
 
 /// The connection leaves the kernel, as [`crate::carried`] takes it.
-fn carried(program: &mut Program, ledger: &Rc<Ledger>, near: &TcpStream) -> (Record, Kept, Progress) {
+fn carried(program: &mut Program, ledger: &Arc<Ledger>, near: &TcpStream) -> (Record, Kept, Progress) {
     let record = Record::new(ledger.clone(), 0);
     let saved = sidestep_repair::prepare(near).expect("it can be taken");
     record.assign(&Ends { local: near.local_addr().expect("local"), remote: near.peer_addr().expect("remote") });
@@ -281,7 +281,7 @@ fn what_the_kernel_has_no_room_for_is_the_programs_to_send() {
             move || {
                 // These may be what fails.
                 let (Ok(ledger), Ok(link)) = (Ledger::open(ledger), try_link(&memory, STACK)) else { return false };
-                restore(&Record::new(Rc::new(ledger), 0), Rc::new(link), SLOT, socket.as_fd(), true).is_ok()
+                restore(&Record::new(Arc::new(ledger), 0), Arc::new(link), SLOT, socket.as_fd(), true).is_ok()
             },
         );
         if n >= calls {
@@ -310,15 +310,15 @@ fn what_the_kernel_has_no_room_for_is_the_programs_to_send() {
 
 /// What a keeper, or a standby, does for the connection.
 fn restored(ledger: OwnedFd, memory: &OwnedFd, socket: impl AsFd) {
-    let record = Record::new(Rc::new(Ledger::open(ledger).expect("the ledger")), 0);
-    restore(&record, Rc::new(link(memory, STACK)), SLOT, socket.as_fd(), true).expect("restore");
+    let record = Record::new(Arc::new(Ledger::open(ledger).expect("the ledger")), 0);
+    restore(&record, Arc::new(link(memory, STACK)), SLOT, socket.as_fd(), true).expect("restore");
     assert_eq!(record.stage(), Stage::Free);
 }
 
 #[test]
 fn a_program_that_is_killed_has_left_whoever_carries_its_connection() {
     let memory = memory_of_a_link();
-    let program = Program::new(Rc::new(link(&memory, STACK)), SLOT);
+    let program = Program::new(Arc::new(link(&memory, STACK)), SLOT);
     assert!(program.check_wish().is_ok());
     slot::set_released(link(&memory, STACK).slot(SLOT), PROGRAM as usize);
     assert!(matches!(program.check_wish(), Err(Cause::Left)));

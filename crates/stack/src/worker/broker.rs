@@ -1,15 +1,19 @@
 //! What the broker tells the worker: connections that may be taken, and the programs' links.
 
 use super::Worker;
+use crate::calls::Done;
 use crate::cause::Cause;
 use crate::error::{Error, failed};
 use crate::link::{Link, Served};
 use crate::program::Program;
 use crate::record::{Ends, Record};
-use crate::stage::Conn;
-use crate::subject::Subject;
+use crate::stage::{Conn, Entry};
+use crate::subject::{Declined, Subject};
 use rustix::fd::{AsFd, OwnedFd};
+use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::closing::Closing;
+use sidestep_broker::domain::Key;
 use sidestep_broker::wire::Incoming;
 use sidestep_error::chain;
 use sidestep_ring::page;
@@ -32,7 +36,7 @@ impl Worker {
         match (msg.kind(), fd) {
             (Some(Kind::Reject), _) => return Err(Error::Rejected(msg.arg)),
             (Some(Kind::Welcome), Some(page)) => self.control.welcomed(&page).map_err(failed("map the page"))?,
-            (Some(Kind::Foreign), Some(socket)) => self.shown(msg.arg, socket),
+            (Some(Kind::Foreign), Some(socket)) => self.shown(msg.arg, Key::of(msg), socket),
             (Some(Kind::Link), Some(memory)) => match Link::new(&memory, msg) {
                 Ok(link) => {
                     self.custody.tell(msg, Some(memory.as_fd())).map_err(Error::KeeperGone)?;
@@ -48,42 +52,64 @@ impl Worker {
             }
             (Some(Kind::Slot), None) => self.assigned(msg)?,
             (Some(Kind::Refused), None) => {
-                if let Some(subject) = self.wanted.remove(&msg.offer) {
-                    self.closing.close(subject.socket);
-                }
+                let subject = self.wanted.remove(&msg.offer);
+                self.discard(subject);
             }
-            (Some(Kind::Unlink), None) => {
-                self.unlinked(msg.link);
-                self.custody.tell(msg, None).map_err(Error::KeeperGone)?;
-            }
+            (Some(Kind::Unlink), None) => self.unlinked(msg.link),
             _ => {}
         }
         Ok(())
     }
 
-    fn shown(&mut self, number: u64, socket: OwnedFd) {
+    fn shown(&mut self, number: u64, domain: Key, socket: OwnedFd) {
         self.count(page::count_seen);
-        let (choice, devices) = (&self.settings.choice, self.indices());
-        let examined = Subject::examine(socket, choice, &devices, self.namespace, &mut self.closing);
-        let declined = match examined {
-            Ok(subject) => {
-                self.wanted.insert(number, subject);
-                None
-            }
-            Err(why) => {
-                self.totals.declined += 1;
-                self.say(&format!("not taken: {}", chain(&why)));
-                let reason = why.reason();
-                self.count(|page| page::count_reason(page, reason));
-                Some(reason)
-            }
+        if let Err(error) = self.executors.admit(domain) {
+            self.close(Key::default(), socket);
+            self.say(&format!("not taken: no thread can be started: {error}"));
+            return self.decline(number, Reason::Memory);
+        }
+        let (terms, changes) = (self.terms.clone(), self.changes);
+        let examine = move |closing: &mut Closing| {
+            let examined = Subject::examine(socket, domain, &terms, closing).map(Box::new);
+            Some(Done::Examined { number, domain, changes, examined })
         };
-        self.control.answer(number, declined);
+        self.executors.give(domain, Box::new(examine));
     }
 
-    /// Of the devices that the stack was given.
-    pub(super) fn indices(&self) -> Vec<u32> {
-        self.devices.iter().map(sidestep_device::Device::index).collect()
+    /// An executor has looked at a connection that was shown. `changes`: how many changes had been heard of before.
+    pub(super) fn examined(&mut self, number: u64, changes: u64, subject: Subject) {
+        let is_stale = changes != self.changes;
+        self.wanted.insert(number, Subject { is_stale, ..subject });
+        self.control.answer(number, None);
+    }
+
+    /// It has found that the connection cannot be carried, and has closed the socket.
+    pub(super) fn declined(&mut self, number: u64, domain: Key, why: &Declined) {
+        self.executors.leave(domain);
+        self.say(&format!("not taken: {}", chain(why)));
+        self.decline(number, why.reason());
+    }
+
+    fn decline(&mut self, number: u64, reason: Reason) {
+        self.totals.declined += 1;
+        self.count(|page| page::count_reason(page, reason));
+        self.control.answer(number, Some(reason));
+    }
+
+    /// The connection is not needed.
+    fn discard(&mut self, subject: Option<Subject>) {
+        if let Some(Subject { socket, domain, .. }) = subject {
+            self.close(domain, socket);
+            self.executors.leave(domain);
+        }
+    }
+
+    fn close(&self, domain: Key, socket: OwnedFd) {
+        let close = move |closing: &mut Closing| {
+            closing.close(socket);
+            None
+        };
+        self.executors.give(domain, Box::new(close));
     }
 
     fn assigned(&mut self, msg: &Msg) -> Result<(), Error> {
@@ -93,28 +119,37 @@ impl Worker {
             (Some(subject), Some(served), Some(number)) => (subject, served, number),
             (subject, _, number) => {
                 self.free.extend(number);
-                if let Some(subject) = subject {
-                    self.closing.close(subject.socket);
-                }
+                self.discard(subject);
                 self.control.release(place);
                 return Ok(());
             }
         };
-        self.custody.hold(number, place, subject.socket.as_fd()).map_err(Error::KeeperGone)?;
+        self.custody.hold(number, place, subject.domain, subject.socket.as_fd()).map_err(Error::KeeperGone)?;
         let record = Record::new(self.ledger.clone(), number);
         record.assign(&Ends { local: subject.local, remote: subject.remote });
         served.set_conn(slot, Some(number));
         let program = Program::new(served.link.clone(), slot);
         program.set_socket_held(true);
-        self.conns[number as usize] = Some(Conn::new(subject, place, program, record));
+        self.conns[number as usize] = Some(Entry::Here(Conn::new(subject, place, program, record)));
         self.due.insert(number);
         Ok(())
     }
 
     /// The program has ended, and the broker gives its link up.
     fn unlinked(&mut self, link: u32) {
-        let gone: Vec<u32> = self.links.get(&link).map(|served| served.conns().collect()).unwrap_or_default();
+        let Some(served) = self.links.get_mut(&link) else { return };
+        served.is_over = true;
+        let gone: Vec<u32> = served.conns().collect();
         gone.into_iter().for_each(|id| self.end(id, Cause::Left));
-        self.links.remove(&link);
+        self.drop_if_over(link);
+    }
+
+    /// A link that the broker has given up goes with its last connection: until then the keeper needs it, too.
+    pub(super) fn drop_if_over(&mut self, link: u32) {
+        if self.links.get(&link).is_some_and(|served| served.is_over && served.conns().next().is_none()) {
+            self.links.remove(&link);
+            // If the keeper has ended, the next turn finds that out.
+            let _ = self.custody.tell(&Msg { link, ..Msg::new(Kind::Unlink) }, None);
+        }
     }
 }

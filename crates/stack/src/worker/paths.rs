@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::cause::Cause;
 use crate::error::Error;
-use crate::stage::Stage;
+use crate::stage::{Conn, Entry, Stage};
 use crate::timers::now;
 use sidestep_device::path::{self, Path};
 use std::collections::HashMap;
@@ -19,17 +19,20 @@ impl Worker {
             self.refresh_neighbours();
             return Ok(false);
         }
+        self.changes += 1;
         if self.devices.iter().any(|device| changes.iter().any(|change| device.is_ended_by(change))) {
             return Err(Error::InletGone);
         }
         let concerns = |path: &Path| changes.iter().any(|change| change.concerns(path));
         self.wanted.values_mut().for_each(|subject| subject.is_stale |= concerns(&subject.path));
         let mut concerned = Vec::new();
-        for conn in self.conns.iter_mut().flatten().filter(|conn| concerns(&conn.subject.path)) {
-            match conn.stage {
+        for entry in self.conns.iter_mut().flatten() {
+            match entry {
+                Entry::Away(absence) => absence.has_changed |= concerns(&absence.path),
+                Entry::Here(conn) if !concerns(&conn.subject.path) => {}
                 // The kernel carries it, and no frame has been looked for yet.
-                Stage::Assigned(..) => conn.subject.is_stale = true,
-                _ => concerned.push(conn.number),
+                Entry::Here(Conn { stage: Stage::Assigned(..), subject, .. }) => subject.is_stale = true,
+                Entry::Here(conn) => concerned.push(conn.number),
             }
         }
         concerned.into_iter().for_each(|id| self.end(id, Cause::Path));
@@ -42,8 +45,13 @@ impl Worker {
             return;
         }
         self.refresh_at = time + REFRESH;
-        let carried = self.conns.iter().flatten().filter(|conn| matches!(conn.stage, Stage::Carried(_)));
-        let hops: HashMap<_, _> = carried.map(|conn| (conn.subject.path.next_hop, conn.subject.path)).collect();
+        self.executors.end_idle();
+        let path = |entry: &Entry| match entry {
+            Entry::Here(Conn { stage: Stage::Carried(_), subject, .. }) => Some(subject.path),
+            _ => None,
+        };
+        let carried = self.conns.iter().flatten().filter_map(path);
+        let hops: HashMap<_, _> = carried.map(|path| (path.next_hop, path)).collect();
         for path in hops.values() {
             // If this fails, the entry is removed in the end, and the connections go back to the kernel.
             let _ = path::refresh(path);

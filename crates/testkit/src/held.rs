@@ -1,10 +1,14 @@
-//! A member that holds the mutex of its own epoll instance, or the lock of a file that it shares. It makes the kernel access
-//! memory that is not there yet, whose pages it supplies itself (userfaultfd; a FUSE file does the same). Needs root.
+//! A program that holds the mutex of its own epoll instance, the lock of a file that it shares, or that of its socket. It makes
+//! the kernel access memory that is not there yet, whose pages it supplies itself (userfaultfd; a FUSE file does the same). Needs
+//! root.
+
+#![allow(unsafe_code)] // memory that faults, and calls that access it
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags};
+use std::net::TcpStream;
 use std::thread::JoinHandle;
 
 const PAGE: usize = 4096;
@@ -24,6 +28,7 @@ pub struct Held {
 }
 
 impl Held {
+    /// Holds the mutex of an epoll instance.
     pub fn new(set: &OwnedFd) -> Held {
         let ready = eventfd(1, EventfdFlags::CLOEXEC).expect("eventfd");
         epoll::add(set, &ready, EventData::new_u64(0), EventFlags::IN).expect("an epoll instance");
@@ -41,6 +46,15 @@ impl Held {
         Held::by(move |page| {
             // SAFETY: one byte at `page`, which stays mapped until this thread has ended.
             unsafe { libc::pwrite(file.as_raw_fd(), page as *const libc::c_void, 1, 0) };
+        })
+    }
+
+    /// Holds the lock of a socket that has room in its send buffer. In the end it sends a byte, which is 0.
+    pub fn socket(socket: &TcpStream) -> Held {
+        let socket = socket.try_clone().expect("dup");
+        Held::by(move |page| {
+            // SAFETY: one byte at `page`, which stays mapped until this thread has ended.
+            unsafe { libc::send(socket.as_raw_fd(), page as *const libc::c_void, 1, libc::MSG_NOSIGNAL) };
         })
     }
 

@@ -1,0 +1,158 @@
+//! Calls on a program's socket, by the executor of its domain.
+
+use crate::carried::{Carried, NotCarried};
+use crate::cause::Cause;
+use crate::handover::{Unread, abandon, is_stranded};
+use crate::pace::Pace;
+use crate::program::Program;
+use crate::record::Record;
+use crate::stage::{Conn, Stage};
+use crate::subject::{Declined, Subject, Terms};
+use crate::timers::now;
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::thread::gettid;
+use sidestep_broker::domain::Key;
+use sidestep_error::chain;
+use sidestep_sys::tcp::traffic;
+
+/// Microseconds after which a connection is given up to whose peer the kernel has no way.
+const STRANDED: u64 = 120_000_000;
+
+/// What is to be done with a connection.
+pub enum Call {
+    /// Send what its program has left in the ring, and, if it is time, see whether it can be taken.
+    Look { is_time: bool },
+    /// Ask its program to enter the rings.
+    Begin,
+    /// Take it, if its program has entered them.
+    Take,
+    /// Give it back.
+    GiveBack,
+}
+
+/// What a look has found.
+pub enum Look {
+    /// The program's bytes are not all sent.
+    Left,
+    /// Nothing has moved since the last look.
+    NotYet,
+    /// It can be taken.
+    Ready,
+}
+
+/// What has come of a call.
+pub enum Outcome {
+    Looked(Result<Look, Cause>),
+    /// Whether the program is asked now.
+    Began(Result<bool, Cause>),
+    /// Whether the connection is taken. It may be, and must go back: then there is a cause.
+    Took(Result<bool, Cause>),
+    /// None: it is stranded.
+    Gave(Option<Box<Given>>),
+}
+
+/// A connection that has gone back to the kernel, or has ended.
+pub struct Given {
+    pub program: Program,
+    pub record: Record,
+    pub cause: Cause,
+}
+
+/// What an executor tells the worker.
+pub enum Done {
+    /// The broker's question has this answer. `changes`: how many changes of paths the worker had heard of before.
+    Examined { number: u64, domain: Key, changes: u64, examined: Result<Box<Subject>, Declined> },
+    /// The connection comes back.
+    Called(Box<Conn>, Outcome),
+    /// The socket of a connection is closed: of this record, with this place in a link.
+    Closed(u32, (u32, u32, u32), Program),
+}
+
+/// Does it. `record`: the connection's.
+pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> Done {
+    record.set_caller(gettid().as_raw_nonzero().get() as u32);
+    let outcome = match call {
+        Call::Look { is_time } => Outcome::Looked(look(&mut conn, *is_time, terms)),
+        Call::Begin => Outcome::Began(begin(&mut conn)),
+        Call::Take => Outcome::Took(take(&mut conn, terms)),
+        Call::GiveBack => Outcome::Gave(give_back(&mut conn).map(Box::new)),
+    };
+    record.set_caller(0);
+    Done::Called(conn, outcome)
+}
+
+fn look(conn: &mut Conn, is_time: bool, terms: &Terms) -> Result<Look, Cause> {
+    let Stage::Assigned(program, ..) = &mut conn.stage else { return Ok(Look::NotYet) };
+    let socket = conn.subject.socket.as_fd();
+    if !program.send_left(socket) {
+        return Ok(Look::Left);
+    }
+    let asked = if is_time { traffic(socket.as_raw_fd()) } else { None };
+    let Some(carried) = asked.filter(|carried| program.has_moved(carried)) else { return Ok(Look::NotYet) };
+    if conn.pace.is_bulk(carried, terms.longest_message) {
+        return Err(Cause::Bulk);
+    }
+    match conn.returns > 0 || conn.subject.is_stale {
+        true => conn.subject.refresh(&terms.devices)?,
+        false => conn.subject.check()?,
+    }
+    Ok(Look::Ready)
+}
+
+fn begin(conn: &mut Conn) -> Result<bool, Cause> {
+    let Stage::Diverted(program, ..) = &mut conn.stage else { return Ok(false) };
+    program.begin(conn.subject.socket.as_fd())
+}
+
+fn take(conn: &mut Conn, terms: &Terms) -> Result<bool, Cause> {
+    let (mut program, record, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
+        Stage::Entering(program, record, since) => (program, record, since),
+        other => {
+            conn.stage = other;
+            return Ok(false);
+        }
+    };
+    let has_entered = program.has_entered(conn.subject.socket.as_fd());
+    if !matches!(has_entered, Ok(true)) {
+        conn.stage = Stage::Entering(program, record, since);
+        return has_entered;
+    }
+    let (stage, result) = match Carried::take(program, record, &conn.subject, Pace::new(terms.longest_message), now()) {
+        Ok(carried) => (Stage::Carried(Box::new(carried)), Ok(true)),
+        Err(failed) => match *failed {
+            NotCarried::Kernel(program, record, cause) => (Stage::Entering(*program, record, since), Err(cause)),
+            NotCarried::Emptied(carried, cause) => (Stage::Carried(carried), Err(cause)),
+        },
+    };
+    conn.stage = stage;
+    result
+}
+
+fn give_back(conn: &mut Conn) -> Option<Given> {
+    let (mut carried, cause, since) = match std::mem::replace(&mut conn.stage, Stage::Over) {
+        Stage::Returning(carried, cause, since) => (carried, cause, since),
+        other => {
+            conn.stage = other;
+            return None;
+        }
+    };
+    let socket = conn.subject.socket.as_fd();
+    let unread = if matches!(cause, Cause::Path | Cause::Device(_)) { Unread::InRing } else { Unread::ToKernel };
+    let given = carried.give_back(socket, unread);
+    let is_lost = match &given {
+        Ok(()) => false,
+        Err(error) if is_stranded(error) && now() < since + STRANDED && !matches!(cause, Cause::Ending) => {
+            conn.stage = Stage::Returning(carried, cause, since);
+            return None;
+        }
+        Err(error) => {
+            tracing::error!("{}: {}", conn.subject.remote, chain(error));
+            true
+        }
+    };
+    let (mut program, record) = carried.into_parts();
+    if is_lost {
+        abandon(&mut program, socket);
+    }
+    Some(Given { program, record, cause: if is_lost { Cause::Left } else { cause } })
+}

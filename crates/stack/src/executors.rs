@@ -1,0 +1,223 @@
+//! Threads for every call on a program's socket, one for each trust domain.
+//!
+//! A program can hold the lock of its socket for as long as it likes: sendmsg(2) takes the lock, and sleeps with it while it copies
+//! from memory that is not there yet (userfaultfd, a file of a FUSE file system). Every other call that takes the lock sleeps
+//! meanwhile, and no signal ends that sleep: getsockname(2), getsockopt(2) of TCP_INFO, setsockopt(2), recvmsg(2), connect(2), bind(2).
+//! A socket that lingers delays its last close. So the threads that serve everybody make no such call. They give it to the
+//! *executor* of the domain to which the socket belongs, as a task. An executor that sleeps delays only the domain that makes it
+//! sleep.
+//!
+//! ```text
+//!                Task (never waits)
+//!   main thread ----------------------> executor of a domain: getsockopt, connect, ..., close
+//!               <----------------------
+//!                what the task returns, and an eventfd
+//! ```
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{self, Errno};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use sidestep_broker::closing::Closing;
+use sidestep_broker::domain::Key;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
+
+/// The most threads: one for each domain with connections.
+const MOST: usize = 1024;
+/// The threads call nothing that recurses.
+const STACK: usize = 256 * 1024;
+
+/// What an executor does. It closes sockets by what it is given: one that lingers keeps no other task waiting.
+pub type Task<T> = Box<dyn FnOnce(&mut Closing) -> Option<T> + Send>;
+
+/// The executors of all domains. `T`: what tasks return.
+pub struct Executors<T> {
+    running: HashMap<Key, Executor<T>>,
+    done: Receiver<T>,
+    to_done: Sender<T>,
+    news: Arc<OwnedFd>,
+    processors: Option<CpuSet>,
+}
+
+struct Executor<T> {
+    tasks: Sender<Task<T>>,
+    /// Tasks that are not done.
+    open: Arc<AtomicUsize>,
+    connections: usize,
+}
+
+impl<T: Send + 'static> Executors<T> {
+    /// Starts the executor of nobody, which does what belongs to no domain. `processors`: those that executors run on; None: as the
+    /// caller.
+    pub fn start(processors: Option<CpuSet>) -> io::Result<Executors<T>> {
+        let (to_done, done) = channel();
+        let news = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let mut all = Executors { running: HashMap::new(), done, to_done, news, processors };
+        all.admit(Key::default())?;
+        Ok(all)
+    }
+
+    /// A connection of this domain begins: its executor runs until [`Executors::leave`].
+    ///
+    /// # Errors
+    ///
+    /// EAGAIN: there are too many domains. Others: no thread can be started.
+    pub fn admit(&mut self, domain: Key) -> io::Result<()> {
+        if let Some(executor) = self.running.get_mut(&domain) {
+            executor.connections += 1;
+            return Ok(());
+        }
+        self.end_idle();
+        if self.running.len() > MOST {
+            return Err(Errno::AGAIN);
+        }
+        let executor = self.start_one()?;
+        self.running.insert(domain, executor);
+        Ok(())
+    }
+
+    /// A connection of this domain is over. What its executor was given it still does.
+    pub fn leave(&mut self, domain: Key) {
+        if let Some(executor) = self.running.get_mut(&domain) {
+            executor.connections -= 1;
+        }
+    }
+
+    /// Ends executors whose domains have no connection, and nothing to be done.
+    pub fn end_idle(&mut self) {
+        self.running.retain(|_, executor| executor.connections > 0 || executor.open.load(SeqCst) > 0);
+    }
+
+    /// The executor of a domain that was admitted does this.
+    pub fn give(&self, domain: Key, task: Task<T>) {
+        let executor = self.running.get(&domain).expect("an executor runs while its domain has a connection");
+        executor.open.fetch_add(1, SeqCst);
+        executor.tasks.send(task).expect("an executor ends after its sender only");
+    }
+
+    /// What a task has returned.
+    pub fn next(&self) -> Option<T> {
+        self.done.try_recv().ok()
+    }
+
+    /// Readable once a task has returned something.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+
+    /// The owner looks now.
+    pub fn hush(&self) {
+        let mut count = [0; 8];
+        let _ = io::read(&*self.news, &mut count);
+    }
+
+    fn start_one(&self) -> io::Result<Executor<T>> {
+        let (tasks, receiver) = channel();
+        let open = Arc::new(AtomicUsize::new(0));
+        let (processors, to_open, done, news) =
+            (self.processors, open.clone(), self.to_done.clone(), self.news.clone());
+        let run = move || {
+            if let Some(all) = processors {
+                // Otherwise it runs where the worker does.
+                let _ = sched_setaffinity(None, &all);
+            }
+            run(&receiver, &to_open, &done, &news);
+        };
+        Builder::new()
+            .name("executor".into())
+            .stack_size(STACK)
+            .spawn(run)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        Ok(Executor { tasks, open, connections: 1 })
+    }
+}
+
+/// A connection must not be lost with a thread that panics: once the process has ended, another one gives it back.
+struct EndsProcess;
+
+impl Drop for EndsProcess {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+fn run<T>(tasks: &Receiver<Task<T>>, open: &AtomicUsize, done: &Sender<T>, news: &OwnedFd) {
+    let _ends = EndsProcess;
+    let mut closing = Closing::new();
+    while let Ok(task) = tasks.recv() {
+        let returned = task(&mut closing);
+        open.fetch_sub(1, SeqCst);
+        if let Some(returned) = returned {
+            // Who asked may have ended.
+            let _ = done.send(returned);
+            let _ = io::write(news, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readable::is_readable;
+    use rustix::fd::AsRawFd;
+    use sidestep_broker::domain::Domain;
+    use sidestep_sys::tcp::traffic;
+    use sidestep_testkit::held::Held;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    /// What would be there long before, if it came at all.
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (ours, listener.accept().unwrap().0)
+    }
+
+    fn asked(all: &Executors<&'static str>, domain: Key, socket: &TcpStream, name: &'static str) {
+        let socket = socket.try_clone().unwrap();
+        all.give(domain, Box::new(move |_| traffic(socket.as_raw_fd()).map(|_| name)));
+    }
+
+    fn next(all: &Executors<&'static str>) -> &'static str {
+        loop {
+            if let Some(name) = all.next() {
+                return name;
+            }
+            assert!(is_readable(all.news(), LONG), "nothing is done");
+            all.hush();
+        }
+    }
+
+    #[test]
+    fn who_holds_its_sockets_lock_delays_its_own_domain_only() {
+        let [mallory, carol] = [1, 2].map(|pod| Key::from(Domain::Pod(pod)));
+        let mut all = Executors::start(None).unwrap();
+        all.admit(mallory).unwrap();
+        all.admit(carol).unwrap();
+        let ((locked, _its_peer), (free, _peer)) = (connected(), connected());
+        let held = Held::socket(&locked);
+        asked(&all, mallory, &locked, "the held one");
+        asked(&all, mallory, &free, "one behind it");
+        for _ in 0..3 {
+            asked(&all, carol, &free, "another domain's");
+            assert_eq!(next(&all), "another domain's");
+        }
+        assert_eq!(all.next(), None);
+        all.leave(mallory);
+        all.end_idle();
+        assert!(all.running.contains_key(&mallory), "a domain has one thread, however often it begins anew");
+        drop(held);
+        assert_eq!((next(&all), next(&all)), ("the held one", "one behind it"));
+        all.leave(carol);
+        all.end_idle();
+        assert_eq!(all.running.keys().collect::<Vec<_>>(), [&Key::default()]);
+    }
+}
