@@ -12,12 +12,8 @@
 //! | waiting offers | [`OFFERS`] |
 //! | connections with a slot | [`CONNECTIONS`] |
 //! | records that wait for a member to read | [`RECORDS`], besides [`FREE_RECORDS`](crate::outbox) of each member |
-<<<<<<< HEAD
-//! | receiver threads | [`RECEIVERS`]: one for each domain; [`RECEIVERS_ELSEWHERE`] for the users of a network namespace |
-=======
 //! | questions that the stack has not answered | [`QUESTIONS`] |
-//! | receiver threads | [`RECEIVERS`]: one for each domain |
->>>>>>> mend-f
+//! | receiver threads | [`RECEIVERS`]: one for each domain; [`RECEIVERS_ELSEWHERE`] for the users of a network namespace |
 //!
 //! A member costs a descriptor and a mapping; each of its doorbells two descriptors; a link a descriptor and a mapping in
 //! the domain of either end, and a descriptor for each doorbell at either end. A connection counts in the domain of either end.

@@ -1,85 +1,14 @@
 //! The sockets of waiting offers are looked for repeatedly, by threads that their own domains can block. A single test, since
 //! it measures the memory of the process. Needs root.
 
-<<<<<<< HEAD
 use crate::common::driven::{Driven, connection};
-use crate::common::held::Held;
-=======
-use crate::common;
-
->>>>>>> mend-f
+use sidestep_testkit::held::Held;
 use crate::common::{tcp_pair, unix_socket};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::sockopt;
 use sidestep_abi::msg::{Kind, Msg};
-<<<<<<< HEAD
 use sidestep_broker::wire;
-=======
-use sidestep_broker::broker::{Broker, Poller, Settings};
-use sidestep_broker::trust::Trust;
-use sidestep_broker::wire::{self, Incoming};
-use sidestep_testkit::held::Held;
-use std::time::Instant;
-
-/// The main thread of a broker, with a clock that the test controls.
-struct Driven {
-    broker: Broker,
-    epoll: OwnedFd,
-}
-
-impl Driven {
-    fn new() -> Driven {
-        let settings = Settings {
-            address: "none".into(),
-            trust: Trust::of_this_process(Default::default()),
-            across_namespaces: false,
-        };
-        let epoll = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
-        Driven { broker: Broker::new(settings, Poller(epoll.try_clone().expect("dup"))), epoll }
-    }
-
-    fn connected(&mut self, socket: OwnedFd) {
-        self.broker.connected(socket);
-        self.broker.settle();
-    }
-
-    /// Runs the broker until the member receives a record.
-    fn answer(&mut self, member: &OwnedFd) -> Msg {
-        let deadline = Instant::now() + common::DEADLINE;
-        loop {
-            match wire::receive(member.as_fd()) {
-                Incoming::Record(record) => return record.msg,
-                Incoming::Empty => assert!(Instant::now() < deadline, "no answer"),
-                _ => panic!("it hung up"),
-            }
-            let mut events = Vec::with_capacity(16);
-            let limit = rustix::time::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&limit)).expect("wait");
-            for event in events {
-                let (flags, number) = (event.flags, event.data.u64());
-                if flags.contains(EventFlags::IN) {
-                    self.broker.readable(number);
-                }
-            }
-            self.broker.settle();
-        }
-    }
-
-    fn recheck(&mut self, times: u32) {
-        for _ in 0..times {
-            self.broker.recheck(Instant::now());
-            self.broker.settle();
-        }
-    }
-}
-
-/// The broker's end of a connection, and the other one.
-fn connection() -> (OwnedFd, OwnedFd) {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("socket pair")
-}
->>>>>>> mend-f
 
 fn send(member: &OwnedFd, msg: Msg, fd: Option<&OwnedFd>) {
     wire::send(member.as_fd(), &msg, fd.map(AsFd::as_fd)).expect("send");

@@ -1,6 +1,5 @@
 //! An attacker's end of a connection: a legal member as far as anybody can tell, until it is not.
 
-use crate::common::held::Held;
 use crate::common::{FakeMember, Given, Memory};
 use crate::disguise::Disguise;
 use crate::lies::{ALPHABET, CANARY};
@@ -12,6 +11,7 @@ use sidestep_broker::wire::{self, Incoming};
 use sidestep_conn::{Advance, Half, Read, Rx, Tx, Write};
 use sidestep_posix::rng::Rng;
 use sidestep_ring::{Data, doorbell, side, space};
+use sidestep_testkit::held::Held;
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,11 +1,7 @@
 //! A broker in a thread, and members played by the test.
 #![allow(dead_code)] // each test file uses its part
 
-<<<<<<< HEAD
 pub mod driven;
-pub mod held;
-=======
->>>>>>> mend-f
 pub mod memory;
 pub mod users;
 
@@ -169,11 +165,7 @@ impl FakeMember {
     pub fn offer(&self, number: u64, socket: impl AsFd) {
         let cookie = sockopt::socket_cookie(&socket).expect("cookie");
         let msg = Msg { offer: number, arg: cookie, ..Msg::new(Kind::Offer) };
-<<<<<<< HEAD
-        // The kernel limits a user's descriptors in flight, and the broker may not have read yet: the send may have to be repeated.
-=======
         // The kernel limits a user's descriptors in flight, and what a socket holds, so the send may have to be repeated.
->>>>>>> mend-f
         wait_for("it can be sent", || match wire::send(self.socket.as_fd(), &msg, Some(socket.as_fd())) {
             Err(Errno::TOOMANYREFS | Errno::AGAIN) => None,
             sent => {
