@@ -273,7 +273,7 @@ fn connections_that_never_cease_hold_up_neither_members_nor_the_end() {
     };
     std::thread::scope(|scope| {
         let _ends = Ends(&is_over);
-        (0..4).for_each(|_| drop(scope.spawn(&flood)));
+        (0..4).for_each(|_| drop(scope.spawn(flood)));
         for arg in 1..=30 {
             let before = made.load(SeqCst);
             wait_for("the flood goes on", || (made.load(SeqCst) > before + 200).then_some(()));

@@ -2,13 +2,13 @@
 //! it measures the memory of the process. Needs root.
 
 use crate::common::driven::{Driven, connection};
-use sidestep_testkit::held::Held;
 use crate::common::{tcp_pair, unix_socket};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::sockopt;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::wire;
+use sidestep_testkit::held::Held;
 
 fn send(member: &OwnedFd, msg: Msg, fd: Option<&OwnedFd>) {
     wire::send(member.as_fd(), &msg, fd.map(AsFd::as_fd)).expect("send");

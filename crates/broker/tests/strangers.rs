@@ -120,7 +120,7 @@ fn a_status_that_is_not_memory_is_not_read() {
     let (reader, _writer) = rustix::pipe::pipe().expect("pipe");
     let (answered, answer) = mpsc::channel();
     let operator = Operator::connect(&address).expect("it listens");
-    std::thread::spawn(move || answered.send(operator.status()));
+    std::thread::spawn(move || answered.send(operator.status()).expect("the test waits"));
     let asked = wait_for("an operator", || rustix::net::accept(&operators.socket).ok());
     assert_eq!(receive(&asked).expect("a question").0.kind(), Some(Kind::Status));
     wire::send(asked.as_fd(), &Msg::new(Kind::Done), Some(reader.as_fd())).expect("send");

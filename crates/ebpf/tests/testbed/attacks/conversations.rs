@@ -5,7 +5,7 @@ use super::caller::{SOON, as_nobody};
 use super::raw::{family, ping};
 use crate::policy::probe::{Family, Seen, seen};
 use crate::policy::world::{PORTS, World};
-use crate::sockets::{patient, socket};
+use crate::sockets::{patient, socket, until};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{Protocol, RecvFlags, SendFlags, SocketType, recvfrom, sendto};
 use std::fs;
@@ -96,7 +96,7 @@ fn a_ping_lets_no_other_protocol_of_the_pinged_host_in() {
         }
         for v6 in [false, true] {
             let [from, to] = [&web, &db].map(|name| world.address(name, v6));
-            assert_eq!(as_nobody(&world.pods[&db], || ping(from)), Ok(true), "{from}");
+            until("the ping is answered", || as_nobody(&world.pods[&db], || ping(from)) == Ok(true));
             let hearing = world.pods[&db].namespace.run(|| raw_sctp(v6));
             let sent = world.pods[&web]
                 .namespace
