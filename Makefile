@@ -26,7 +26,7 @@ demo-hosts:
 	mkdir -p target/demo
 	target/release/sidestep lab run hosts --quick --out target/demo/hosts.json --html target/demo/hosts.html $(ARGS)
 
-# The tests, in about 22 minutes on 2 cores. The stages begin with the installation of what they need; the runner itself is Python.
+# The tests, in about 20 minutes on 2 cores. The stages begin with the installation of what they need; the runner itself is Python.
 test:
 	tools/install-deps python
 	tools/test $(ARGS)
