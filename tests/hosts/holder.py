@@ -18,7 +18,9 @@ import threading
 import time
 from pathlib import Path
 
-import peer
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from hosts import peer
 
 PAGE = 4096
 # Of x86-64, linux/userfaultfd.h and linux/in.h.
