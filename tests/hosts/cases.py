@@ -132,7 +132,7 @@ def lost_segments(hosts, seed):
 @case
 def bulk_goes_back_to_the_kernel(hosts, seed):
     hosts.server.start_stack()
-    exchanged(hosts, "--connections", "2", "--rounds", "100", "--seed", seed, "--bulk", "300")
+    exchanged(hosts, "--connections", "2", "--rounds", "400", "--seed", seed, "--bulk", "300")
     must_have_counted(hosts.server, "bulk")
     must_have_taken(hosts.server, 2)
 
@@ -141,7 +141,7 @@ def bulk_goes_back_to_the_kernel(hosts, seed):
 def a_peer_that_does_not_read(hosts, seed):
     """Its window closes in the end."""
     hosts.server.start_stack("--longest-message", "1000000")
-    exchanged(hosts, "--connections", "2", "--rounds", "100", "--seed", seed, "--burst", "400000")
+    exchanged(hosts, "--connections", "2", "--rounds", "400", "--seed", seed, "--burst", "400000")
     must_have_counted(hosts.server, "window")
     must_have_taken(hosts.server, 2)
 
