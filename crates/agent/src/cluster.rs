@@ -8,6 +8,8 @@ mod listening;
 mod news;
 mod reduced;
 
+pub use reduced::Reduced;
+
 use crate::heard::Heard;
 use crate::message::{EventSink, Gone, Refresher, Source};
 use crate::settings::{Settings, SourceSettings};

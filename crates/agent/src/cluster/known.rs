@@ -4,6 +4,7 @@ use super::Cluster;
 use super::enrolled::Enrolled;
 use super::failure::Failure;
 use super::news::{Item, News, Step};
+use super::reduced::Reduced;
 use crate::message::{EventSink, Gone, Update};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
@@ -135,7 +136,7 @@ impl Known {
     }
 }
 
-fn zone(node: &Node) -> Option<Arc<str>> {
+fn zone(node: &Reduced<Node>) -> Option<Arc<str>> {
     node.labels().get(ZONE).map(|zone| zone.as_str().into())
 }
 
@@ -172,7 +173,7 @@ struct Mine {
 }
 
 impl Mine {
-    fn handle(&mut self, event: watcher::Result<Event<Node>>, sink: &EventSink) -> Result<(), Gone> {
+    fn handle(&mut self, event: watcher::Result<Event<Reduced<Node>>>, sink: &EventSink) -> Result<(), Gone> {
         match event {
             // Init only means that a list was requested.
             Ok(Event::Init) => Ok(()),
@@ -188,7 +189,7 @@ impl Mine {
     }
 
     /// A deleted Node keeps its zone: the machine is still where it was.
-    fn answered(&mut self, event: Event<Node>, sink: &EventSink) -> Result<(), Gone> {
+    fn answered(&mut self, event: Event<Reduced<Node>>, sink: &EventSink) -> Result<(), Gone> {
         self.is_answered = true;
         match event {
             Event::Apply(node) | Event::InitApply(node) => sink.tell(Update::Zone(zone(&node))),

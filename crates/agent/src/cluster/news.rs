@@ -1,17 +1,16 @@
 //! Events of an API server's objects: list, then watch; again, with growing pauses, when that fails.
 
 use super::failure::Failure;
-use super::reduced::{ALIVE, ReducedPod};
+use super::reduced::{ALIVE, Reduced, Reducible};
 use backon::ExponentialBuilder;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::core::v1::{self as core, Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::runtime::watcher::{Event, ExponentialBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, ResourceExt};
 use sidestep_mesh::field::Invalid;
 use sidestep_mesh::kubernetes;
 use sidestep_mesh::object::{Key, Name, Object};
@@ -42,7 +41,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
     let slices = watch(client, "", kubernetes::slice).map(News::Slice);
     let node: Arc<str> = followed.node.into();
     let pods = followed.pods.then(|| {
-        let pods = watch(client, ALIVE, move |one: &ReducedPod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
+        let pods = watch(client, ALIVE, move |one: &core::Pod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
         pods.map(News::Pod).boxed()
     });
     let namespaces = followed.namespaces.then(|| {
@@ -54,7 +53,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
         .then(|| watch(client, "", |one| network::object(one).map(Some)).map(News::NetworkPolicy).boxed());
     let nodes = followed.zone.then(|| {
         let mine = watcher::Config::default().fields(&format!("metadata.name={}", followed.node));
-        let events = watcher(Api::<Node>::all(client.clone()), mine).backoff(pauses());
+        let events = watcher(Api::<Reduced<Node>>::all(client.clone()), mine).backoff(pauses());
         events.map(|event| News::Node(Box::new(event))).boxed()
     });
     let others = pods.into_iter().chain(namespaces).chain(policies).chain(nodes);
@@ -62,8 +61,8 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
 }
 
 /// Only of this node's own pods is anything kept that policies of others do not need.
-fn pod_of(from: &ReducedPod, node: &str) -> Result<Pod, Invalid> {
-    let mut pod = pod::pod(&from.0)?;
+fn pod_of(from: &core::Pod, node: &str) -> Result<Pod, Invalid> {
+    let mut pod = pod::pod(from)?;
     if pod.node.as_deref() != Some(node) {
         (pod.uid, pod.mirrored) = (None, None);
     }
@@ -77,11 +76,11 @@ fn watch<K>(
     read: impl Fn(&K) -> Result<Option<Object>, Invalid> + Send + 'static,
 ) -> BoxStream<'static, Step>
 where
-    K: Keyed + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Keyed + Reducible + Clone + Debug + Send + 'static,
 {
     let config = watcher::Config::default();
     let config = if fields.is_empty() { config } else { config.fields(fields) };
-    let events = watcher(Api::<K>::all(client.clone()), config).backoff(pauses());
+    let events = watcher(Api::<Reduced<K>>::all(client.clone()), config).backoff(pauses());
     events.map(move |event| told(event, &read)).boxed()
 }
 
@@ -99,7 +98,7 @@ pub enum News {
     Namespace(Step),
     NetworkPolicy(Step),
     /// Of this node's own object.
-    Node(Box<watcher::Result<Event<Node>>>),
+    Node(Box<watcher::Result<Event<Reduced<Node>>>>),
 }
 
 /// An event of a watcher.
@@ -144,7 +143,7 @@ impl Keyed for NetworkPolicy {
     }
 }
 
-impl Keyed for ReducedPod {
+impl Keyed for core::Pod {
     fn key(&self) -> Key {
         Key::Pod(name(self))
     }
@@ -162,17 +161,17 @@ impl Keyed for EndpointSlice {
     }
 }
 
-fn told<K: Keyed + Resource<DynamicType = ()>>(
-    event: watcher::Result<Event<K>>,
+fn told<K: Keyed + Reducible>(
+    event: watcher::Result<Event<Reduced<K>>>,
     read: impl Fn(&K) -> Result<Option<Object>, Invalid>,
 ) -> Step {
-    let known = |object: &K| Item { key: object.key(), object: read(object) };
+    let known = |one: Reduced<K>| Item { key: one.object.key(), object: one.whole().and_then(|object| read(&object)) };
     match event {
         Ok(Event::Init) => Step::Begin,
-        Ok(Event::InitApply(object)) => Step::Listed(known(&object)),
+        Ok(Event::InitApply(object)) => Step::Listed(known(object)),
         Ok(Event::InitDone) => Step::End,
-        Ok(Event::Apply(object)) => Step::Put(known(&object)),
-        Ok(Event::Delete(object)) => Step::Gone(object.key()),
+        Ok(Event::Apply(object)) => Step::Put(known(object)),
+        Ok(Event::Delete(object)) => Step::Gone(object.object.key()),
         Err(error) => {
             let failure = Failure::new::<K>(&error);
             if failure.is_refusal { Step::Refused(failure.text) } else { Step::Failed(failure.text) }
