@@ -1,6 +1,7 @@
 //! Services from a Kubernetes API server, pods if policies need them, and namespaces if policies or rings do: list, then watch; both
 //! again, with growing pauses, when the server goes away.
 
+mod assigned;
 mod enrolled;
 mod failure;
 mod known;

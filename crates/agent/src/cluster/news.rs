@@ -1,5 +1,6 @@
 //! Events of an API server's objects: list, then watch; again, with growing pauses, when that fails.
 
+use super::assigned::Assigned;
 use super::failure::Failure;
 use super::reduced::{ALIVE, Reduced, Reducible};
 use backon::ExponentialBuilder;
@@ -120,11 +121,17 @@ pub enum Step {
 pub struct Item {
     pub key: Key,
     pub object: Result<Option<Object>, Invalid>,
+    /// Of Services only.
+    pub assigned: Option<Box<Assigned>>,
 }
 
 /// Objects of the API server that have a key here.
 trait Keyed: ResourceExt {
     fn key(&self) -> Key;
+
+    fn assigned(&self) -> Option<Box<Assigned>> {
+        None
+    }
 }
 
 fn name(of: &impl ResourceExt) -> Name {
@@ -134,6 +141,10 @@ fn name(of: &impl ResourceExt) -> Name {
 impl Keyed for Service {
     fn key(&self) -> Key {
         Key::Service(name(self))
+    }
+
+    fn assigned(&self) -> Option<Box<Assigned>> {
+        Some(Box::new(Assigned::of(self)))
     }
 }
 
@@ -165,7 +176,10 @@ fn told<K: Keyed + Reducible>(
     event: watcher::Result<Event<Reduced<K>>>,
     read: impl Fn(&K) -> Result<Option<Object>, Invalid>,
 ) -> Step {
-    let known = |one: Reduced<K>| Item { key: one.object.key(), object: one.whole().and_then(|object| read(&object)) };
+    let known = |one: Reduced<K>| {
+        let (key, assigned) = (one.object.key(), one.object.assigned());
+        Item { key, object: one.whole().and_then(|object| read(&object)), assigned }
+    };
     match event {
         Ok(Event::Init) => Step::Begin,
         Ok(Event::InitApply(object)) => Step::Listed(known(object)),
