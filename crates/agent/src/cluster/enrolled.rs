@@ -147,7 +147,7 @@ mod tests {
 
     fn item(name: &str, label: Option<&str>) -> Item {
         let labels = label.map(|value| (RINGS.into(), value.into())).into_iter().collect();
-        let namespace = Namespace { name: name.into(), labels, requires_proxy: false };
+        let namespace = Namespace { name: name.into(), labels, requires_proxy: false, misread: None };
         Item { key: Key::Namespace(name.into()), object: Ok(Some(Object::Namespace(namespace))), assigned: None }
     }
 

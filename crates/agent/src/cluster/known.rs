@@ -10,7 +10,7 @@ use crate::message::{EventSink, Gone, Update};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::{self, Event};
-use sidestep_mesh::object::Key;
+use sidestep_mesh::object::{Key, Object};
 use sidestep_mesh::state::Change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -204,6 +204,8 @@ struct Kind {
     /// With what its Service had then.
     told: BTreeMap<Key, Option<Box<Assigned>>>,
     invalid: BTreeSet<Key>,
+    /// Those of pods and namespaces with an annotation that cannot be read, and has been logged.
+    misread: BTreeSet<Key>,
     listed: BTreeSet<Key>,
     heard: Heard,
     outage: Outage,
@@ -221,7 +223,7 @@ enum Heard {
 impl Kind {
     fn of(name: &str) -> Kind {
         let (told, invalid, listed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Kind { told, invalid, listed, heard: Heard::Nothing, outage: Outage::of(name) }
+        Kind { told, invalid, misread: BTreeSet::new(), listed, heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
     fn handle(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
@@ -263,6 +265,7 @@ impl Kind {
             Ok(object) => {
                 let Some(object) = object else { return self.delete(known.key, sink) };
                 self.invalid.remove(&known.key);
+                self.remark(&known.key, &object);
                 self.told.insert(known.key.clone(), known.assigned);
                 sink.change(Change::Put(object))?;
                 sink.well(&known.key)
@@ -293,6 +296,23 @@ impl Kind {
         before.is_none_or(|before| now.is_some_and(|now| now.includes(before)))
     }
 
+    /// Logs once what is wrong with an object that is in force all the same: annotations are texts of tenants, and no problem of the
+    /// node.
+    fn remark(&mut self, key: &Key, object: &Object) {
+        let misread = match object {
+            Object::Pod(pod) => pod.misread.as_deref(),
+            Object::Namespace(namespace) => namespace.misread.as_deref(),
+            _ => None,
+        };
+        let Some(what) = misread else {
+            self.misread.remove(key);
+            return;
+        };
+        if self.misread.insert(key.clone()) {
+            tracing::warn!("{key}: {what}: it counts as true");
+        }
+    }
+
     /// Nothing of the object is in force any more.
     fn withdraw(&mut self, key: &Key, sink: &EventSink) -> Result<(), Gone> {
         self.told.remove(key).map_or(Ok(()), |_| sink.change(Change::Delete(key.clone())))
@@ -300,6 +320,7 @@ impl Kind {
 
     fn delete(&mut self, key: Key, sink: &EventSink) -> Result<(), Gone> {
         self.invalid.remove(&key);
+        self.misread.remove(&key);
         self.withdraw(&key, sink)?;
         sink.well(&key)
     }

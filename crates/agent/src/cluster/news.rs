@@ -65,7 +65,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
 fn pod_of(from: &core::Pod, node: &str) -> Result<Pod, Invalid> {
     let mut pod = pod::pod(from)?;
     if pod.node.as_deref() != Some(node) {
-        (pod.uid, pod.mirrored) = (None, None);
+        (pod.uid, pod.mirrored, pod.misread) = (None, None, None);
     }
     Ok(pod)
 }

@@ -142,3 +142,16 @@ fn an_invalid_service_keeps_its_content_only_with_its_addresses() {
     assert_eq!(given_back[0], Update::Changes(vec![Change::Delete(key.clone())]));
     assert!(matches!(&given_back[1..], [Update::Trouble(_)]), "{given_back:?}");
 }
+
+/// It is in force, with its new address.
+#[test]
+fn a_pod_with_a_misspelt_annotation_is_no_trouble() {
+    let mut world = World::new();
+    let text = serde_json::json!({"metadata": {"name": "web", "namespace": "shop",
+                                               "annotations": {"sidestep.dev/require-proxy": "ture"}}});
+    let pod = sidestep_mesh::pod::pod(&serde_json::from_value(text).unwrap()).unwrap();
+    let key = Key::Pod(pod.name.clone());
+    let put = Step::Put(Item { key: key.clone(), object: Ok(Some(Object::Pod(pod.clone()))), assigned: None });
+    let told = world.after([News::Pod(put)]);
+    assert_eq!(told, [Update::Changes(vec![Change::Put(Object::Pod(pod))]), Update::Well(key.to_string())]);
+}
