@@ -24,6 +24,9 @@ use std::time::Duration;
 /// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
+/// The server's answer to a version that it has forgotten.
+const GONE: u16 = 410;
+
 /// What to follow besides Services and their endpoints.
 #[derive(Clone, Copy)]
 pub struct Followed<'a> {
@@ -53,8 +56,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
         .network_policies
         .then(|| watch(client, "", |one| network::object(one).map(Some)).map(News::NetworkPolicy).boxed());
     let nodes = followed.zone.then(|| {
-        let mine = watcher::Config::default().fields(&format!("metadata.name={}", followed.node));
-        let events = watcher(Api::<Reduced<Node>>::all(client.clone()), mine).backoff(pauses());
+        let events = events(client, &format!("metadata.name={}", followed.node));
         events.map(|event| News::Node(Box::new(event))).boxed()
     });
     let others = pods.into_iter().chain(namespaces).chain(policies).chain(nodes);
@@ -70,7 +72,7 @@ fn pod_of(from: &core::Pod, node: &str) -> Result<Pod, Invalid> {
     Ok(pod)
 }
 
-/// All events of one kind of objects, for ever. `fields`: a selector; empty: all of them.
+/// What all events of one kind of objects mean, for ever. `fields`: a selector; empty: all of them.
 fn watch<K>(
     client: &Client,
     fields: &str,
@@ -79,10 +81,31 @@ fn watch<K>(
 where
     K: Keyed + Reducible + Clone + Debug + Send + 'static,
 {
+    events(client, fields).map(move |event| told(event, &read)).boxed()
+}
+
+/// A watcher whose request for a watch is refused since the server has forgotten the version in it would repeat the request for ever.
+/// A new watcher lists again.
+fn events<K>(client: &Client, fields: &str) -> BoxStream<'static, watcher::Result<Event<Reduced<K>>>>
+where
+    K: Reducible + Clone + Debug + Send + 'static,
+{
     let config = watcher::Config::default();
     let config = if fields.is_empty() { config } else { config.fields(fields) };
-    let events = watcher(Api::<Reduced<K>>::all(client.clone()), config).backoff(pauses());
-    events.map(move |event| told(event, &read)).boxed()
+    let api = Api::<Reduced<K>>::all(client.clone());
+    let begin = move || watcher(api.clone(), config.clone()).boxed();
+    let all = stream::unfold((begin(), begin), |(mut events, begin)| async move {
+        let event = events.next().await?;
+        if is_forgotten(&event) {
+            events = begin();
+        }
+        Some((event, (events, begin)))
+    });
+    all.backoff(pauses()).boxed()
+}
+
+fn is_forgotten<T>(event: &watcher::Result<T>) -> bool {
+    matches!(event, Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.code == GONE)
 }
 
 /// With jitter, so that not all nodes reconnect at once.
@@ -192,3 +215,6 @@ fn told<K: Keyed + Reducible>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
