@@ -1,12 +1,15 @@
 //! Services from a Kubernetes API server, pods if policies need them, and namespaces if policies or rings do: list, then watch; both
 //! again, with growing pauses, when the server goes away.
 
+mod assigned;
 mod enrolled;
 mod failure;
 mod known;
 mod listening;
 mod news;
 mod reduced;
+
+pub use reduced::Reduced;
 
 use crate::heard::Heard;
 use crate::message::{EventSink, Gone, Refresher, Source};
@@ -52,15 +55,23 @@ pub enum ConnectError {
     Client(#[from] kube::Error),
 }
 
+/// An API server that says nothing on a connection for so long is asked again on another one. The server ends each watch after 290
+/// seconds, and the library gives up five seconds later.
+const PATIENCE: Duration = Duration::from_secs(330);
+
 /// How to reach the API server. None: as a pod of its cluster.
 pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
-    Ok(match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
         }
         None => Config::incluster()?,
-    })
+    };
+    config.read_timeout = Some(PATIENCE);
+    // The time counts from the request, not from the last answer on a connection that was idle since.
+    config.reset_reader_on_write = true;
+    Ok(config)
 }
 
 /// Pause between attempts for the first connection.

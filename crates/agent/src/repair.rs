@@ -8,7 +8,7 @@ mod left_out;
 
 use crate::admission::Admissions;
 use crate::announce::{Announcer, Reason, Subject};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Reduced};
 use crate::errand::{Errand, ErrandError};
 use crate::message::QueryHandle;
 use crate::settings::{Remedy, RepairSettings};
@@ -49,11 +49,11 @@ impl Repair {
         let client = self.cluster.connect_impatiently().await?;
         // From the server's memory: it may be old, and the pod is read once more before anything is done.
         let mine = ListParams::default().fields(&format!("spec.nodeName={}", self.node)).match_any().limit(MOST_PODS);
-        let pods = Api::<Pod>::all(client.clone()).list(&mine).await;
+        let pods = Api::<Reduced<Pod>>::all(client.clone()).list(&mine).await;
         let pods = pods.map_err(ErrandError::of("list pods"))?;
         let documents = self.documents();
-        let (left_out, known): (Vec<Pod>, Vec<Pod>) =
-            pods.items.into_iter().partition(|pod| !self.is_known(pod, &documents));
+        let pods = pods.items.into_iter().filter_map(|pod| pod.whole().ok());
+        let (left_out, known): (Vec<Pod>, Vec<Pod>) = pods.partition(|pod| !self.is_known(pod, &documents));
         suspects.extend(left_out.iter().filter(|pod| left_out::is_left_out(pod)).filter_map(ResourceExt::uid));
         let remedy = self.settings.remedy;
         let is_due = |pod: &&Pod| pod.uid().is_some_and(|uid| before.contains(&uid) && suspects.contains(&uid));
@@ -75,8 +75,9 @@ impl Repair {
 
     /// Whether something was changed.
     async fn repair(&mut self, client: &Client, pod: &Pod, documents: &HashSet<Name>) -> Result<bool, ErrandError> {
-        let pods = Api::<Pod>::namespaced(client.clone(), &act::namespace(pod));
+        let pods = Api::<Reduced<Pod>>::namespaced(client.clone(), &act::namespace(pod));
         let now = pods.get_opt(&pod.name_any()).await.map_err(ErrandError::of("get pods"))?;
+        let now = now.and_then(|now| now.whole().ok());
         let is_same = |now: &Pod| now.uid() == pod.uid() && left_out::is_left_out(now);
         let Some(now) = now.filter(|now| is_same(now) && !self.is_known(now, documents)) else { return Ok(false) };
         self.announce(&now);

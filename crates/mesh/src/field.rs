@@ -2,6 +2,7 @@
 
 use crate::labels::Labels;
 use crate::name::Name;
+use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::fmt;
 use std::net::IpAddr;
@@ -53,10 +54,48 @@ pub(crate) fn address(path: String, text: &str) -> Result<IpAddr> {
     parsed(text).map_or_else(|| invalid(path, text, "an IP address"), Ok)
 }
 
-/// `::ffff:a.b.c.d` is IPv4, as in Go and therefore in Kubernetes.
+/// As the API server reads it: `::ffff:a.b.c.d` is IPv4, and leading zeros mean nothing.
 pub(crate) fn parsed(text: &str) -> Option<IpAddr> {
-    text.parse().ok().map(|ip: IpAddr| ip.to_canonical())
+    address_of(text).map(|ip| ip.to_canonical())
 }
+
+/// A network, whose address is read as by [`parsed`], and may have bits of a host.
+pub(crate) fn network(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    let is_number = length.bytes().all(|digit| digit.is_ascii_digit());
+    let length = length.parse().ok().filter(|_| is_number)?;
+    IpNet::new(address_of(address)?, length).ok()
+}
+
+fn address_of(text: &str) -> Option<IpAddr> {
+    text.parse::<IpAddr>().or_else(|_| without_leading_zeros(text).parse()).ok()
+}
+
+/// Each number of an address without them.
+fn without_leading_zeros(text: &str) -> String {
+    let (mut plain, mut is_within_number) = (String::new(), false);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let is_leading = c == '0' && !is_within_number && rest.peek().is_some_and(char::is_ascii_hexdigit);
+        if !is_leading {
+            plain.push(c);
+            is_within_number = c.is_ascii_hexdigit();
+        }
+    }
+    plain
+}
+
+/// The beginning of a text for a message: an annotation may have 256 KiB.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MOST_SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// Longest quotation.
+const MOST_SHOWN: usize = 60;
 
 pub(crate) fn port_number(path: String, number: i32) -> Result<u16> {
     match u16::try_from(number) {
@@ -81,8 +120,52 @@ pub(crate) fn requires_proxy(metadata: &ObjectMeta) -> Result<bool> {
         "false" => Ok(false),
         other => Err(Invalid {
             path: format!("metadata.annotations[{REQUIRE_PROXY}]"),
-            found: format!("{other:?}"),
+            found: format!("{:?}", shown(other)),
             expected: "true or false",
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    /// The API server accepts all of these.
+    #[test]
+    fn leading_zeros_are_decimal() {
+        for (text, expected) in [
+            ("010.0.0.1", "10.0.0.1"),
+            ("10.000.00.010", "10.0.0.10"),
+            ("0000000192.0.2.1", "192.0.2.1"),
+            ("::ffff:010.0.0.1", "10.0.0.1"),
+            ("02001:0db8::000001", "2001:db8::1"),
+            ("0::00", "::"),
+        ] {
+            assert_eq!(parsed(text), ip(expected), "{text}");
+        }
+        let others = ["", "0", "10.0.0", "10.0.0.1.", "10.0..1", "0x10.0.0.1", "00256.0.0.1", "012345::", "fe80::1%0"];
+        for wrong in others {
+            assert_eq!(parsed(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn networks_are_read_as_addresses_are() {
+        for (text, expected) in [
+            ("010.0.0.1/08", "10.0.0.1/8"),
+            ("192.0.2.0/24", "192.0.2.0/24"),
+            ("02001:db8::/0032", "2001:db8::/32"),
+            ("::/0", "::/0"),
+        ] {
+            assert_eq!(network(text), Some(expected.parse().unwrap()), "{text}");
+        }
+        let others = ["10.0.0.1", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/+8", "10.0.0.0/-1", "10.0.0.0/8/8", "::/129"];
+        for wrong in others {
+            assert_eq!(network(wrong), None, "{wrong}");
+        }
     }
 }

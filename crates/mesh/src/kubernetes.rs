@@ -1,7 +1,7 @@
 //! Converts Kubernetes objects. Parts of a Service that are not supported are reported in the result, never silently dropped.
 
 use crate::address::Protocol;
-use crate::field::{Result, address, addresses, invalid, name, parsed, port_number};
+use crate::field::{Result, address, addresses, invalid, name, network, parsed, port_number, shown};
 use crate::object::{Bypass, Object, Port, Selection, Service, Skipped, Slice, SliceEndpoint, SlicePort};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1 as core;
@@ -26,23 +26,25 @@ const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Kubernetes' default.
 const AFFINITY_SECONDS: i32 = 10_800;
 
-/// Annotations that cannot be read are reported in [`Service::left`] and ignored; another invalid field is an error.
+/// Annotations, external addresses and load balancers' addresses that cannot be read are reported in [`Service::left`] and ignored;
+/// another invalid field is an error. Nothing that an ExternalName Service says besides has an effect.
 pub fn service(from: &core::Service) -> Result<Object> {
-    let spec = from.spec.clone().unwrap_or_default();
+    // Headless and ExternalName Services exist only in DNS: they have no address to connect to.
+    let is_alias = from.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"));
+    let (spec, status) = if is_alias { (None, None) } else { (from.spec.as_ref(), from.status.as_ref()) };
+    let spec = spec.cloned().unwrap_or_default();
     let mut left = Vec::new();
     let name = name(&from.metadata)?;
     let others = not_ours(&from.metadata);
     if let Some(why) = others {
         left.push(Skipped { what: name.to_string(), why });
     }
-    // Headless and ExternalName Services exist only in DNS: they have no address to connect to.
-    let has_address = others.is_none() && spec.type_.as_deref() != Some("ExternalName");
-    let ports = if has_address { ports(&spec, &mut left)? } else { Vec::new() };
+    let ports = if others.is_none() { ports(&spec, &mut left)? } else { Vec::new() };
     let source_ranges = source_ranges(&spec)?;
     Ok(Object::Service(Service {
         cluster_ips: cluster_ips(&spec)?,
-        external_ips: addresses("spec.externalIPs", spec.external_ips.as_deref().unwrap_or_default())?,
-        load_balancer_ips: load_balancer_ips(from, &source_ranges, &mut left)?,
+        external_ips: external_ips(&spec, &mut left),
+        load_balancer_ips: load_balancer_ips(status, &source_ranges, &mut left),
         source_ranges,
         ports,
         affinity_seconds: affinity(&spec)?,
@@ -81,13 +83,27 @@ fn cluster_ips(spec: &core::ServiceSpec) -> Result<Vec<IpAddr>> {
     addresses("spec.clusterIPs", &real)
 }
 
-fn load_balancer_ips(from: &core::Service, ranges: &[IpNet], left: &mut Vec<Skipped>) -> Result<Vec<IpAddr>> {
-    let balancer = from.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+fn external_ips(spec: &core::ServiceSpec, left: &mut Vec<Skipped>) -> Vec<IpAddr> {
+    let listed = spec.external_ips.iter().flatten().enumerate();
+    listed.filter_map(|(i, text)| external(format!("spec.externalIPs[{i}]"), text, left)).collect()
+}
+
+/// None: it is left out. As an error it would keep everything else of the Service as it was.
+fn external(path: String, text: &str, left: &mut Vec<Skipped>) -> Option<IpAddr> {
+    let ip = parsed(text);
+    if ip.is_none() {
+        left.push(Skipped { what: format!("{path} {:?}", shown(text)), why: "it is no IP address" });
+    }
+    ip
+}
+
+fn load_balancer_ips(status: Option<&core::ServiceStatus>, ranges: &[IpNet], left: &mut Vec<Skipped>) -> Vec<IpAddr> {
+    let balancer = status.and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default();
     let mut found = Vec::new();
     for (i, entry) in ingress.iter().enumerate() {
         let Some(text) = &entry.ip else { continue };
-        let ip = address(format!("status.loadBalancer.ingress[{i}].ip"), text)?;
+        let Some(ip) = external(format!("status.loadBalancer.ingress[{i}].ip"), text, left) else { continue };
         if entry.ip_mode.as_deref() == Some("Proxy") {
             left.push(Skipped { what: ip.to_string(), why: "ipMode Proxy: connections are for the load balancer" });
             continue;
@@ -100,15 +116,15 @@ fn load_balancer_ips(from: &core::Service, ranges: &[IpNet], left: &mut Vec<Skip
         }
         found.push(ip);
     }
-    Ok(found)
+    found
 }
 
 /// The API server accepts ranges with spaces around them, and with bits of a host.
 fn source_ranges(spec: &core::ServiceSpec) -> Result<Vec<IpNet>> {
     let listed = spec.load_balancer_source_ranges.iter().flatten().enumerate();
-    let range = |(i, text): (usize, &String)| match text.trim().parse::<IpNet>() {
-        Ok(range) => Ok(range.trunc()),
-        Err(_) => invalid(format!("spec.loadBalancerSourceRanges[{i}]"), text, "a network, such as 192.0.2.0/24"),
+    let range = |(i, text): (usize, &String)| match network(text.trim()) {
+        Some(range) => Ok(range.trunc()),
+        None => invalid(format!("spec.loadBalancerSourceRanges[{i}]"), text, "a network, such as 192.0.2.0/24"),
     };
     listed.map(range).collect()
 }
@@ -198,15 +214,8 @@ fn bypass(metadata: &ObjectMeta, left: &mut Vec<Skipped>) -> Bypass {
 
 /// The API server does not check annotations: a wrong one is reported, and otherwise ignored.
 fn misread(annotation: &str, text: &str, why: &'static str) -> Skipped {
-    let mut shown: String = text.chars().take(MOST_SHOWN).collect();
-    if shown.len() < text.len() {
-        shown.push_str("...");
-    }
-    Skipped { what: format!("annotation {annotation} {shown:?}"), why }
+    Skipped { what: format!("annotation {annotation} {:?}", shown(text)), why }
 }
-
-/// Longest quotation: an annotation may have 256 KiB.
-const MOST_SHOWN: usize = 60;
 
 /// None: the slice has no Service, or one without an address, or names instead of addresses.
 pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {

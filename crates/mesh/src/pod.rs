@@ -6,6 +6,7 @@ use crate::field::{self, Invalid, labels, requires_proxy};
 use crate::name::Name;
 use crate::policy::rules::{Labels, NamedPorts};
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct Pod {
     pub node: Option<Arc<str>>,
     /// The annotation [`REQUIRE_PROXY`](field::REQUIRE_PROXY): its connections never bypass its proxy.
     pub requires_proxy: bool,
+    /// That annotation if it cannot be read. It counts as `true`.
+    pub misread: Option<Box<Invalid>>,
     /// From a document of kind Capture. None: the namespace is found by the pod's addresses.
     pub netns: Option<Netns>,
 }
@@ -49,10 +52,13 @@ pub struct Namespace {
     pub labels: Labels,
     /// As [`Pod::requires_proxy`], for every pod in it.
     pub requires_proxy: bool,
+    /// As [`Pod::misread`].
+    pub misread: Option<Box<Invalid>>,
 }
 
-/// The error is an address or annotation that cannot be read, or a missing name.
+/// The error is an address that cannot be read, or a missing name.
 pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
+    let (requires_proxy, misread) = requirement(&from.metadata);
     let (spec, status) = (from.spec.as_ref(), from.status.as_ref());
     let has_ended = matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
     let is_nodes = spec.is_some_and(|spec| spec.host_network == Some(true));
@@ -67,7 +73,8 @@ pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
         mirrored: field::annotation(&from.metadata, field::MIRROR).map(Arc::from),
         addresses: if has_ended || is_nodes { BTreeSet::new() } else { addresses.into_iter().collect() },
         node: spec.and_then(|spec| spec.node_name.as_deref()).map(Arc::from),
-        requires_proxy: requires_proxy(&from.metadata)?,
+        requires_proxy,
+        misread,
         netns: None,
     })
 }
@@ -90,10 +97,20 @@ fn named_ports(spec: &core::PodSpec) -> NamedPorts {
     found
 }
 
-/// The error is an annotation that cannot be read, or a missing name.
+/// The error is a missing name.
 pub fn namespace(from: &core::Namespace) -> Result<Namespace, Invalid> {
     let name = field::name(&from.metadata)?.name;
-    Ok(Namespace { name, labels: labels(&from.metadata), requires_proxy: requires_proxy(&from.metadata)? })
+    let (requires_proxy, misread) = requirement(&from.metadata);
+    Ok(Namespace { name, labels: labels(&from.metadata), requires_proxy, misread })
+}
+
+/// Whether it requires the proxy. What cannot be read does, lest a misspelt value permit a bypass. As an error it would keep the whole
+/// object as it was: the next pod at an address that this one has given back would have no identity.
+fn requirement(metadata: &ObjectMeta) -> (bool, Option<Box<Invalid>>) {
+    match requires_proxy(metadata) {
+        Ok(requires_proxy) => (requires_proxy, None),
+        Err(misread) => (true, Some(Box::new(misread))),
+    }
 }
 
 /// The pod of a Capture document.
@@ -107,6 +124,7 @@ pub(crate) fn of_capture(capture: &Capture) -> Pod {
         addresses: capture.addresses.iter().copied().collect(),
         node: None,
         requires_proxy: capture.requires_proxy,
+        misread: None,
         netns: Some(capture.netns.clone()),
     }
 }

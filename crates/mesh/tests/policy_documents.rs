@@ -214,8 +214,36 @@ fn who_requires_the_proxy() {
         let pod = state.pods().remove(&Name::new("shop", "a")).unwrap();
         assert_eq!(requires_proxy(&state, &pod), expected, "{text}");
     }
-    let wrong = yaml::parse(&pod("'yes'")).unwrap_err();
-    assert_eq!(wrong.path, "metadata.annotations[sidestep.dev/require-proxy]");
+    let misspelt = state(&pod("'yes'")).pods().remove(&Name::new("shop", "a")).unwrap();
+    assert!(misspelt.requires_proxy);
+    assert_eq!(misspelt.misread.as_ref().unwrap().path, "metadata.annotations[sidestep.dev/require-proxy]");
+    let misspelt = state(&format!("{}\n---\n{}", pod("'false'"), namespace.replace("'true'", "'ture'")));
+    assert!(requires_proxy(&misspelt, &misspelt.pods()[&Name::new("shop", "a")]));
+}
+
+/// The annotation must not keep the pod at an address that it has given back.
+#[test]
+fn a_pod_with_a_misspelt_annotation_has_its_new_address_only() {
+    let pod = |name: &str, app: &str, annotations: &str, ip: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: shop, labels: {{app: {app}}}, \
+             annotations: {{{annotations}}}}}, spec: {{containers: []}}, status: {{podIPs: [{{ip: {ip}}}]}}}}"
+        )
+    };
+    let mut state = State::default();
+    let puts = [
+        pod("a", "web", "", "10.0.0.1"),
+        pod("a", "web", "sidestep.dev/require-proxy: ture", "10.0.0.2"),
+        pod("b", "db", "", "10.0.0.1"),
+    ];
+    for object in puts.iter().flat_map(|text| yaml::parse(text).unwrap()) {
+        state.apply(Change::Put(object));
+    }
+    let mut known = Identities::default();
+    let found = plan(&state, &mut known, &[].into(), |_| true);
+    let of = |ip: &str| *found.identities.get(&ip.parse::<std::net::IpAddr>().unwrap().into()).unwrap();
+    assert_eq!(Some(of("10.0.0.1").identity), known.get(&Identity::new("shop", &labels([("app", "db")]))));
+    assert!(!of("10.0.0.1").requires_proxy && of("10.0.0.2").requires_proxy);
 }
 
 #[test]

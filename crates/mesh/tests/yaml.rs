@@ -116,6 +116,9 @@ fn what_needs_no_proxy_has_no_frontend() {
     let named =
         "{apiVersion: v1, kind: Service, metadata: {name: n}, spec: {type: ExternalName, externalName: a.example}}";
     assert!(service(named).ports.is_empty());
+    let odd = SERVICE.replace("LoadBalancer", "ExternalName").replace("192.0.2.1]", "'010.0.0.1', '1']");
+    let odd = service(&odd.replace("sessionAffinity: ClientIP", "sessionAffinity: Sticky"));
+    assert!(odd.ports.is_empty() && odd.external_ips.is_empty() && odd.cluster_ips.is_empty() && odd.left.is_empty());
     let foreign = "{apiVersion: v1, kind: Service, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}, \
         metadata: {name: f, labels: {service.kubernetes.io/service-proxy-name: mine}}}";
     let foreign = service(foreign);
@@ -155,6 +158,27 @@ fn a_wrong_annotation_is_remarked_and_costs_nothing_else() {
     }
     let long = slice(&SLICE.replace("10.1.0.1=3", &"x".repeat(1000)));
     assert!(remark(&long.left[0]).len() < 200, "{:?}", long.left);
+}
+
+/// As an error it would keep everything else as it was.
+#[test]
+fn an_external_address_that_cannot_be_read_is_left_out() {
+    let text = SERVICE.replace("192.0.2.1]", "192.0.2, 192.0.2.1]").replace("192.0.2.2}", "here}, {ip: 192.0.2.4}");
+    let found = service(&text);
+    assert_eq!((found.external_ips, found.load_balancer_ips), (vec![ip("192.0.2.1")], vec![ip("192.0.2.4")]));
+    let left: Vec<_> = found.left.iter().map(|left| left.what.as_str()).collect();
+    for what in ["spec.externalIPs[0] \"192.0.2\"", "status.loadBalancer.ingress[0].ip \"here\""] {
+        assert!(left.contains(&what), "{left:?}");
+    }
+}
+
+/// The API server reads them by the rules of Go's older versions.
+#[test]
+fn addresses_with_leading_zeros_are_read() {
+    let text = SERVICE.replace("192.0.2.1]", "'192.000.02.1']\n  loadBalancerSourceRanges: ['010.0.0.1/08']");
+    let found = service(&text);
+    assert_eq!(found.external_ips, [ip("192.0.2.1")]);
+    assert_eq!(found.source_ranges[0].to_string(), "10.0.0.0/8");
 }
 
 #[test]
@@ -205,7 +229,7 @@ fn what_is_wrong_is_named() {
             "protocol: UPD",
             "document 1: spec.ports[1].protocol: \"UPD\" where TCP, UDP or SCTP is expected",
         ),
-        ("192.0.2.1]", "192.0.2]", "document 1: spec.externalIPs[0]: \"192.0.2\" where an IP address is expected"),
+        ("[10.96.0.10,", "[10.96.0,", "document 1: spec.clusterIPs[0]: \"10.96.0\" where an IP address is expected"),
         (
             "timeoutSeconds: 60",
             "timeoutSeconds: 0",

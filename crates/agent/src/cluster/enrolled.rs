@@ -147,13 +147,13 @@ mod tests {
 
     fn item(name: &str, label: Option<&str>) -> Item {
         let labels = label.map(|value| (RINGS.into(), value.into())).into_iter().collect();
-        let namespace = Namespace { name: name.into(), labels, requires_proxy: false };
-        Item { key: Key::Namespace(name.into()), object: Ok(Some(Object::Namespace(namespace))) }
+        let namespace = Namespace { name: name.into(), labels, requires_proxy: false, misread: None };
+        Item { key: Key::Namespace(name.into()), object: Ok(Some(Object::Namespace(namespace))), assigned: None }
     }
 
     fn invalid(name: &str) -> Item {
         let error = Invalid { path: "metadata".into(), found: "x".into(), expected: "y" };
-        Item { key: Key::Namespace(name.into()), object: Err(error) }
+        Item { key: Key::Namespace(name.into()), object: Err(error), assigned: None }
     }
 
     struct World {

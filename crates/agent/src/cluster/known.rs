@@ -1,16 +1,18 @@
 //! The objects that were reported of a cluster, so that objects that a new list lacks count as deleted; and its errors.
 
 use super::Cluster;
+use super::assigned::Assigned;
 use super::enrolled::Enrolled;
 use super::failure::Failure;
 use super::news::{Item, News, Step};
+use super::reduced::Reduced;
 use crate::message::{EventSink, Gone, Update};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::{self, Event};
-use sidestep_mesh::object::Key;
+use sidestep_mesh::object::{Key, Object};
 use sidestep_mesh::state::Change;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -135,7 +137,7 @@ impl Known {
     }
 }
 
-fn zone(node: &Node) -> Option<Arc<str>> {
+fn zone(node: &Reduced<Node>) -> Option<Arc<str>> {
     node.labels().get(ZONE).map(|zone| zone.as_str().into())
 }
 
@@ -172,7 +174,7 @@ struct Mine {
 }
 
 impl Mine {
-    fn handle(&mut self, event: watcher::Result<Event<Node>>, sink: &EventSink) -> Result<(), Gone> {
+    fn handle(&mut self, event: watcher::Result<Event<Reduced<Node>>>, sink: &EventSink) -> Result<(), Gone> {
         match event {
             // Init only means that a list was requested.
             Ok(Event::Init) => Ok(()),
@@ -188,7 +190,7 @@ impl Mine {
     }
 
     /// A deleted Node keeps its zone: the machine is still where it was.
-    fn answered(&mut self, event: Event<Node>, sink: &EventSink) -> Result<(), Gone> {
+    fn answered(&mut self, event: Event<Reduced<Node>>, sink: &EventSink) -> Result<(), Gone> {
         self.is_answered = true;
         match event {
             Event::Apply(node) | Event::InitApply(node) => sink.tell(Update::Zone(zone(&node))),
@@ -199,8 +201,11 @@ impl Mine {
 
 /// One kind of objects: the keys that were reported, those of invalid objects, and the keys in a list that is being read.
 struct Kind {
-    told: BTreeSet<Key>,
+    /// With what its Service had then.
+    told: BTreeMap<Key, Option<Box<Assigned>>>,
     invalid: BTreeSet<Key>,
+    /// Those of pods and namespaces with an annotation that cannot be read, and has been logged.
+    misread: BTreeSet<Key>,
     listed: BTreeSet<Key>,
     heard: Heard,
     outage: Outage,
@@ -217,8 +222,8 @@ enum Heard {
 
 impl Kind {
     fn of(name: &str) -> Kind {
-        let (told, invalid, listed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Kind { told, invalid, listed, heard: Heard::Nothing, outage: Outage::of(name) }
+        let (told, invalid, listed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Kind { told, invalid, misread: BTreeSet::new(), listed, heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
     fn handle(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
@@ -236,7 +241,7 @@ impl Kind {
                 self.put(known, sink)
             }
             Step::End => {
-                let known = self.told.union(&self.invalid);
+                let known = self.told.keys().chain(&self.invalid);
                 let gone: BTreeSet<Key> = known.filter(|key| !self.listed.contains(*key)).cloned().collect();
                 self.listed.clear();
                 gone.into_iter().try_for_each(|key| self.delete(key, sink))?;
@@ -253,18 +258,22 @@ impl Kind {
         }
     }
 
-    /// An invalid object stays what it was before. Well is reported after the change: what an earlier agent has left besides is
-    /// removed as soon as nothing is hidden.
+    /// An invalid object stays what it was before, as long as it has what it had. Well is reported after the change: what an earlier
+    /// agent has left besides is removed as soon as nothing is hidden.
     fn put(&mut self, known: Item, sink: &EventSink) -> Result<(), Gone> {
         match known.object {
             Ok(object) => {
                 let Some(object) = object else { return self.delete(known.key, sink) };
                 self.invalid.remove(&known.key);
-                self.told.insert(known.key.clone());
+                self.remark(&known.key, &object);
+                self.told.insert(known.key.clone(), known.assigned);
                 sink.change(Change::Put(object))?;
                 sink.well(&known.key)
             }
             Err(invalid) => {
+                if !self.may_stay(&known.key, known.assigned.as_deref()) {
+                    self.withdraw(&known.key, sink)?;
+                }
                 self.invalid.insert(known.key.clone());
                 sink.trouble(&known.key, invalid)
             }
@@ -273,18 +282,46 @@ impl Kind {
 
     /// Namespaces of invalid NetworkPolicies without an earlier content that is in force instead.
     fn unread(&self) -> BTreeSet<Arc<str>> {
-        let unread = self.invalid.difference(&self.told).filter_map(|key| match key {
+        let without_content = self.invalid.iter().filter(|key| !self.told.contains_key(*key));
+        let unread = without_content.filter_map(|key| match key {
             Key::NetworkPolicy(name) => Some(Arc::clone(&name.namespace)),
             _ => None,
         });
         unread.collect()
     }
 
+    /// Otherwise an address that the API server gives to another Service would still lead to this one's backends.
+    fn may_stay(&self, key: &Key, now: Option<&Assigned>) -> bool {
+        let before = self.told.get(key).and_then(Option::as_deref);
+        before.is_none_or(|before| now.is_some_and(|now| now.includes(before)))
+    }
+
+    /// Logs once what is wrong with an object that is in force all the same: annotations are texts of tenants, and no problem of the
+    /// node.
+    fn remark(&mut self, key: &Key, object: &Object) {
+        let misread = match object {
+            Object::Pod(pod) => pod.misread.as_deref(),
+            Object::Namespace(namespace) => namespace.misread.as_deref(),
+            _ => None,
+        };
+        let Some(what) = misread else {
+            self.misread.remove(key);
+            return;
+        };
+        if self.misread.insert(key.clone()) {
+            tracing::warn!("{key}: {what}: it counts as true");
+        }
+    }
+
+    /// Nothing of the object is in force any more.
+    fn withdraw(&mut self, key: &Key, sink: &EventSink) -> Result<(), Gone> {
+        self.told.remove(key).map_or(Ok(()), |_| sink.change(Change::Delete(key.clone())))
+    }
+
     fn delete(&mut self, key: Key, sink: &EventSink) -> Result<(), Gone> {
         self.invalid.remove(&key);
-        if self.told.remove(&key) {
-            sink.change(Change::Delete(key.clone()))?;
-        }
+        self.misread.remove(&key);
+        self.withdraw(&key, sink)?;
         sink.well(&key)
     }
 }

@@ -1,17 +1,17 @@
 //! Events of an API server's objects: list, then watch; again, with growing pauses, when that fails.
 
+use super::assigned::Assigned;
 use super::failure::Failure;
-use super::reduced::{ALIVE, ReducedPod};
+use super::reduced::{ALIVE, Reduced, Reducible};
 use backon::ExponentialBuilder;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::core::v1::{self as core, Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::runtime::watcher::{Event, ExponentialBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, ResourceExt};
 use sidestep_mesh::field::Invalid;
 use sidestep_mesh::kubernetes;
 use sidestep_mesh::object::{Key, Name, Object};
@@ -23,6 +23,9 @@ use std::time::Duration;
 
 /// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+
+/// The server's answer to a version that it has forgotten.
+const GONE: u16 = 410;
 
 /// What to follow besides Services and their endpoints.
 #[derive(Clone, Copy)]
@@ -42,7 +45,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
     let slices = watch(client, "", kubernetes::slice).map(News::Slice);
     let node: Arc<str> = followed.node.into();
     let pods = followed.pods.then(|| {
-        let pods = watch(client, ALIVE, move |one: &ReducedPod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
+        let pods = watch(client, ALIVE, move |one: &core::Pod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
         pods.map(News::Pod).boxed()
     });
     let namespaces = followed.namespaces.then(|| {
@@ -53,8 +56,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
         .network_policies
         .then(|| watch(client, "", |one| network::object(one).map(Some)).map(News::NetworkPolicy).boxed());
     let nodes = followed.zone.then(|| {
-        let mine = watcher::Config::default().fields(&format!("metadata.name={}", followed.node));
-        let events = watcher(Api::<Node>::all(client.clone()), mine).backoff(pauses());
+        let events = events(client, &format!("metadata.name={}", followed.node));
         events.map(|event| News::Node(Box::new(event))).boxed()
     });
     let others = pods.into_iter().chain(namespaces).chain(policies).chain(nodes);
@@ -62,27 +64,48 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
 }
 
 /// Only of this node's own pods is anything kept that policies of others do not need.
-fn pod_of(from: &ReducedPod, node: &str) -> Result<Pod, Invalid> {
-    let mut pod = pod::pod(&from.0)?;
+fn pod_of(from: &core::Pod, node: &str) -> Result<Pod, Invalid> {
+    let mut pod = pod::pod(from)?;
     if pod.node.as_deref() != Some(node) {
-        (pod.uid, pod.mirrored) = (None, None);
+        (pod.uid, pod.mirrored, pod.misread) = (None, None, None);
     }
     Ok(pod)
 }
 
-/// All events of one kind of objects, for ever. `fields`: a selector; empty: all of them.
+/// What all events of one kind of objects mean, for ever. `fields`: a selector; empty: all of them.
 fn watch<K>(
     client: &Client,
     fields: &str,
     read: impl Fn(&K) -> Result<Option<Object>, Invalid> + Send + 'static,
 ) -> BoxStream<'static, Step>
 where
-    K: Keyed + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Keyed + Reducible + Clone + Debug + Send + 'static,
+{
+    events(client, fields).map(move |event| told(event, &read)).boxed()
+}
+
+/// A watcher whose request for a watch is refused since the server has forgotten the version in it would repeat the request for ever.
+/// A new watcher lists again.
+fn events<K>(client: &Client, fields: &str) -> BoxStream<'static, watcher::Result<Event<Reduced<K>>>>
+where
+    K: Reducible + Clone + Debug + Send + 'static,
 {
     let config = watcher::Config::default();
     let config = if fields.is_empty() { config } else { config.fields(fields) };
-    let events = watcher(Api::<K>::all(client.clone()), config).backoff(pauses());
-    events.map(move |event| told(event, &read)).boxed()
+    let api = Api::<Reduced<K>>::all(client.clone());
+    let begin = move || watcher(api.clone(), config.clone()).boxed();
+    let all = stream::unfold((begin(), begin), |(mut events, begin)| async move {
+        let event = events.next().await?;
+        if is_forgotten(&event) {
+            events = begin();
+        }
+        Some((event, (events, begin)))
+    });
+    all.backoff(pauses()).boxed()
+}
+
+fn is_forgotten<T>(event: &watcher::Result<T>) -> bool {
+    matches!(event, Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.code == GONE)
 }
 
 /// With jitter, so that not all nodes reconnect at once.
@@ -99,7 +122,7 @@ pub enum News {
     Namespace(Step),
     NetworkPolicy(Step),
     /// Of this node's own object.
-    Node(Box<watcher::Result<Event<Node>>>),
+    Node(Box<watcher::Result<Event<Reduced<Node>>>>),
 }
 
 /// An event of a watcher.
@@ -121,11 +144,17 @@ pub enum Step {
 pub struct Item {
     pub key: Key,
     pub object: Result<Option<Object>, Invalid>,
+    /// Of Services only.
+    pub assigned: Option<Box<Assigned>>,
 }
 
 /// Objects of the API server that have a key here.
 trait Keyed: ResourceExt {
     fn key(&self) -> Key;
+
+    fn assigned(&self) -> Option<Box<Assigned>> {
+        None
+    }
 }
 
 fn name(of: &impl ResourceExt) -> Name {
@@ -136,6 +165,10 @@ impl Keyed for Service {
     fn key(&self) -> Key {
         Key::Service(name(self))
     }
+
+    fn assigned(&self) -> Option<Box<Assigned>> {
+        Some(Box::new(Assigned::of(self)))
+    }
 }
 
 impl Keyed for NetworkPolicy {
@@ -144,7 +177,7 @@ impl Keyed for NetworkPolicy {
     }
 }
 
-impl Keyed for ReducedPod {
+impl Keyed for core::Pod {
     fn key(&self) -> Key {
         Key::Pod(name(self))
     }
@@ -162,20 +195,26 @@ impl Keyed for EndpointSlice {
     }
 }
 
-fn told<K: Keyed + Resource<DynamicType = ()>>(
-    event: watcher::Result<Event<K>>,
+fn told<K: Keyed + Reducible>(
+    event: watcher::Result<Event<Reduced<K>>>,
     read: impl Fn(&K) -> Result<Option<Object>, Invalid>,
 ) -> Step {
-    let known = |object: &K| Item { key: object.key(), object: read(object) };
+    let known = |one: Reduced<K>| {
+        let (key, assigned) = (one.object.key(), one.object.assigned());
+        Item { key, object: one.whole().and_then(|object| read(&object)), assigned }
+    };
     match event {
         Ok(Event::Init) => Step::Begin,
-        Ok(Event::InitApply(object)) => Step::Listed(known(&object)),
+        Ok(Event::InitApply(object)) => Step::Listed(known(object)),
         Ok(Event::InitDone) => Step::End,
-        Ok(Event::Apply(object)) => Step::Put(known(&object)),
-        Ok(Event::Delete(object)) => Step::Gone(object.key()),
+        Ok(Event::Apply(object)) => Step::Put(known(object)),
+        Ok(Event::Delete(object)) => Step::Gone(object.object.key()),
         Err(error) => {
             let failure = Failure::new::<K>(&error);
             if failure.is_refusal { Step::Refused(failure.text) } else { Step::Failed(failure.text) }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

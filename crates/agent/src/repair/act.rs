@@ -1,5 +1,6 @@
 //! What is done about a pod.
 
+use crate::cluster::Reduced;
 use crate::errand::ErrandError;
 use crate::settings::Remedy;
 use k8s_openapi::api::core::v1::Pod;
@@ -36,8 +37,9 @@ pub fn is_done(pod: &Pod, remedy: Remedy) -> bool {
 pub async fn label(client: &Client, pod: &Pod, is_set: bool) -> Result<bool, ErrandError> {
     // The server refuses the patch for a pod with another UID.
     let patch = json!({"metadata": {"uid": pod.uid(), "labels": {LABEL: is_set.then_some("true")}}});
-    let pods = Api::<Pod>::namespaced(client.clone(), &namespace(pod));
-    match pods.patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+    // Not `patch_metadata`, whose answer may have values that cannot be read.
+    let pods = Api::<Reduced<Pod>>::namespaced(client.clone(), &namespace(pod));
+    match pods.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) if is_set => tracing::warn!(pod = %name(pod), "was never admitted: it is labelled {LABEL}"),
         Ok(_) => tracing::info!(pod = %name(pod), "is admitted now: it is not labelled {LABEL} any more"),
         Err(kube::Error::Api(status)) if GONE.contains(&status.code) => return Ok(false),

@@ -150,7 +150,7 @@ impl World {
         if version < inner.oldest {
             let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410,
                               "reason": "Expired", "message": "too old resource version", "metadata": {}});
-            return (now, json!({"type": "ERROR", "object": gone}).to_string() + "\n");
+            return (now, line("ERROR", &gone));
         }
         (now, inner.events.iter().filter(|e| e.kind == kind && e.version > version).map(|e| e.line.clone()).collect())
     }
@@ -158,9 +158,13 @@ impl World {
 
 impl Inner {
     fn happen(&mut self, version: u64, kind: &'static str, what: &str, object: &Value) {
-        let line = json!({"type": what, "object": object}).to_string() + "\n";
-        self.events.push(Event { version, kind, line });
+        self.events.push(Event { version, kind, line: line(what, object) });
     }
+}
+
+/// An event of a watch, with its type before its object, as the real server writes it.
+fn line(what: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{what}\",\"object\":{object}}}\n")
 }
 
 /// As far as the agent selects: pods that have not ended.

@@ -33,14 +33,74 @@ fn objects_of_an_api_server_are_followed() {
     world.put(SERVICES, service("web", VIP));
     world.put(SLICES, slice("web", [&pods[0]]));
     node.wait(|_| reached().is_ok());
-    world.put(SERVICES, service("web", "10.96.0"));
+    let mut wrong = service("web", VIP);
+    wrong["spec"]["sessionAffinity"] = "Sticky".into();
+    world.put(SERVICES, wrong);
     node.wait(|node| !node.status().unwrap().source.troubles.is_empty());
     let trouble = node.status().unwrap().source.troubles.remove(0);
     assert_eq!(trouble.place, "Service default/web");
-    assert_eq!(trouble.what, "spec.clusterIPs[0]: \"10.96.0\" where an IP address is expected");
+    assert_eq!(trouble.what, "spec.sessionAffinity: \"Sticky\" where None or ClientIP is expected");
     assert!(reached().is_ok());
     world.put(SERVICES, service("web", VIP));
     node.wait(|node| node.check().is_well());
+}
+
+/// The object with what its owner may write there, and the agent's types cannot hold.
+fn poisoned(mut object: Value) -> Value {
+    let deep = (0..200).fold(json!({}), |inner, _| json!({"f:x": inner}));
+    object["metadata"]["managedFields"] = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1",
+                                                  "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1",
+                                                  "fieldsV1": deep}]);
+    object
+}
+
+#[test]
+fn managed_fields_that_nobody_can_read_hide_nothing() {
+    let (mut node, world) = (Node::new(), World::new());
+    let (client, pods) = (node.testbed.pod(), [node.testbed.pod(), node.testbed.pod()]);
+    let _servers: Vec<_> = pods.iter().map(server).collect();
+    world.put(SERVICES, poisoned(service("web", VIP)));
+    world.put(SLICES, poisoned(slice("web", [&pods[0]])));
+    world.put(NODES, poisoned(labelled("east")));
+    let _server = Server::start(&world, &node.testbed.node);
+    start(&mut node);
+    let reached = || client.namespace.run(|| dial(at(VIP, 80)));
+    assert_eq!(reached().unwrap(), pods[0].v4);
+    assert_eq!(node.status().unwrap().zone.as_deref(), Some("east"));
+    // The running agent hears of a change, and of the end: the next Service with the address is not shut out.
+    world.put(SERVICES, poisoned(service("web", VIP)));
+    world.delete(SERVICES, "web");
+    world.put(SERVICES, service("web2", VIP));
+    world.put(SLICES, slice("web2", [&pods[1]]));
+    node.wait(|_| reached().is_ok_and(|who| who == pods[1].v4));
+    assert_eq!(node.status().unwrap().source.troubles, []);
+}
+
+/// The API server gives an address to the next Service as soon as one has given it back, whatever else the object says.
+#[test]
+fn a_service_does_not_keep_an_address_that_it_has_given_back() {
+    let (mut node, world) = (Node::new(), World::new());
+    let (client, pods) = (node.testbed.pod(), [node.testbed.pod(), node.testbed.pod()]);
+    let _servers: Vec<_> = pods.iter().map(server).collect();
+    world.put(SERVICES, service("web", VIP));
+    world.put(SLICES, slice("web", [&pods[0]]));
+    let _server = Server::start(&world, &node.testbed.node);
+    start(&mut node);
+    let reached = || client.namespace.run(|| dial(at(VIP, 80)));
+    assert_eq!(reached().unwrap(), pods[0].v4);
+    let mut alias = service("web", VIP);
+    alias["spec"] = json!({"type": "ExternalName", "externalName": "a.example", "externalIPs": ["010.0.0.1"]});
+    world.put(SERVICES, alias);
+    world.put(SERVICES, service("web2", VIP));
+    world.put(SLICES, slice("web2", [&pods[1]]));
+    node.wait(|_| reached().is_ok_and(|who| who == pods[1].v4));
+    // One that cannot be read at all.
+    let mut wrong = service("web2", "10.96.0.99");
+    wrong["spec"]["sessionAffinity"] = "Sticky".into();
+    world.put(SERVICES, wrong);
+    world.put(SERVICES, service("web3", VIP));
+    world.put(SLICES, slice("web3", [&pods[0]]));
+    node.wait(|_| reached().is_ok_and(|who| who == pods[0].v4));
 }
 
 /// Annotations are texts of tenants: a wrong one neither freezes the object nor counts as a problem of the node.

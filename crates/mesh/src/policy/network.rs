@@ -6,7 +6,7 @@
 use super::rules::{Action, BySide, NamedPort, Namespaces, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use super::selector::Selector;
 use crate::address::Protocol;
-use crate::field::{Result, invalid, name, port_number};
+use crate::field::{Result, invalid, name, network, port_number};
 use crate::name::Name;
 use crate::object::Object;
 use ipnet::IpNet;
@@ -136,8 +136,8 @@ fn range(path: String, from: &IPBlock) -> Result<Peer> {
 }
 
 fn cidr(path: String, text: &str) -> Result<IpNet> {
-    match text.parse::<IpNet>() {
-        Ok(range) if range.addr().to_canonical() == range.addr() => Ok(range.trunc()),
+    match network(text) {
+        Some(range) if range.addr().to_canonical() == range.addr() => Ok(range.trunc()),
         _ => invalid(path, text, "a range such as 10.0.0.0/8 or fd00::/8"),
     }
 }

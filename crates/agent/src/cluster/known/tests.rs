@@ -1,6 +1,8 @@
 use super::*;
 use crate::message::Message;
+use k8s_openapi::api::core::v1::Service;
 use sidestep_mesh::field::Invalid;
+use sidestep_mesh::kubernetes;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::network;
 use std::sync::mpsc::{Receiver, channel};
@@ -81,10 +83,11 @@ fn pods_and_namespaces_that_are_refused_count_as_none() {
 fn namespaces_with_a_policy_that_cannot_be_read_are_told_first_and_until_it_can_or_is_gone() {
     let mut world = World::new();
     let key = |namespace| Key::NetworkPolicy(Name::new(namespace, "db"));
-    let wrong = |namespace| Item { key: key(namespace), object: Err(invalid()) };
+    let wrong = |namespace| Item { key: key(namespace), object: Err(invalid()), assigned: None };
     let right = || {
         let text = serde_json::json!({"metadata": {"name": "db", "namespace": "shop"}, "spec": {"podSelector": {}}});
-        Item { key: key("shop"), object: Ok(Some(network::object(&serde_json::from_value(text).unwrap()).unwrap())) }
+        let object = network::object(&serde_json::from_value(text).unwrap()).unwrap();
+        Item { key: key("shop"), object: Ok(Some(object)), assigned: None }
     };
     let unread = |names: &[&str]| Update::UnreadPolicies(names.iter().map(|name| Arc::from(*name)).collect());
     let said = |told: Vec<Update>| -> Vec<Update> {
@@ -105,11 +108,50 @@ fn the_trouble_with_an_invalid_object_ends_with_the_object() {
     let (inbox, told) = channel();
     let (sink, mut services) = (EventSink::new(inbox, 0), Kind::of("Services"));
     let key = Key::Service(Name::new("default", "web"));
-    let item = Item { key: key.clone(), object: Err(invalid()) };
+    let item = Item { key: key.clone(), object: Err(invalid()), assigned: None };
     for step in [Step::Begin, Step::Listed(item), Step::End, Step::Begin, Step::End] {
         services.handle(step, &sink).unwrap();
     }
     let updates = updates(&told);
     assert!(matches!(&updates[0], Update::Trouble(trouble) if trouble.place == key.to_string()), "{updates:?}");
     assert_eq!(updates[1..], [Update::Well(key.to_string())]);
+}
+
+/// The API server gives the address to another Service at once.
+#[test]
+fn an_invalid_service_keeps_its_content_only_with_its_addresses() {
+    let (inbox, told) = channel();
+    let (sink, mut services) = (EventSink::new(inbox, 0), Kind::of("Services"));
+    let key = Key::Service(Name::new("default", "web"));
+    let service = |ip: &str, affinity: &str| -> Service {
+        let spec = serde_json::json!({"clusterIPs": [ip], "sessionAffinity": affinity, "ports": [{"port": 80}]});
+        let text = serde_json::json!({"metadata": {"name": "web", "namespace": "default", "uid": "u"}, "spec": spec});
+        serde_json::from_value(text).unwrap()
+    };
+    let mut put = |ip: &str, affinity: &str| {
+        let service = service(ip, affinity);
+        let assigned = Some(Box::new(Assigned::of(&service)));
+        let item = Item { key: key.clone(), object: kubernetes::service(&service).map(Some), assigned };
+        services.handle(Step::Put(item), &sink).unwrap();
+        updates(&told)
+    };
+    assert!(matches!(&put("10.96.0.1", "None")[..], [Update::Changes(_), Update::Well(_)]));
+    let kept = put("10.96.0.1", "Sticky");
+    assert!(matches!(&kept[..], [Update::Trouble(_)]), "{kept:?}");
+    let given_back = put("10.96.0.2", "Sticky");
+    assert_eq!(given_back[0], Update::Changes(vec![Change::Delete(key.clone())]));
+    assert!(matches!(&given_back[1..], [Update::Trouble(_)]), "{given_back:?}");
+}
+
+/// It is in force, with its new address.
+#[test]
+fn a_pod_with_a_misspelt_annotation_is_no_trouble() {
+    let mut world = World::new();
+    let text = serde_json::json!({"metadata": {"name": "web", "namespace": "shop",
+                                               "annotations": {"sidestep.dev/require-proxy": "ture"}}});
+    let pod = sidestep_mesh::pod::pod(&serde_json::from_value(text).unwrap()).unwrap();
+    let key = Key::Pod(pod.name.clone());
+    let put = Step::Put(Item { key: key.clone(), object: Ok(Some(Object::Pod(pod.clone()))), assigned: None });
+    let told = world.after([News::Pod(put)]);
+    assert_eq!(told, [Update::Changes(vec![Change::Put(Object::Pod(pod))]), Update::Well(key.to_string())]);
 }
