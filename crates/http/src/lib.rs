@@ -9,6 +9,7 @@ mod asked;
 mod limits;
 mod server;
 mod service;
+mod turn;
 
 pub use answer::{Answer, Page, apart};
 pub use asked::Asked;

@@ -4,16 +4,14 @@ use crate::answer::{Answer, Page};
 use crate::asked::Asked;
 use crate::limits::Limits;
 use crate::service::{Service, serve};
+use crate::turn::Turns;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
-/// Answers with metrics in memory at a time: with 10,000 Services each has some megabytes.
-pub(crate) const ANSWERS: usize = 4;
 /// Pause after accept(2) has failed, perhaps for lack of descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -55,10 +53,10 @@ impl Server {
     ///
     /// No descriptor is left for the event loop.
     pub fn run(self, answers: impl AsyncFn(Page) -> Answer + Clone + 'static) -> io::Result<()> {
-        let (permits, limits) = (Arc::new(Semaphore::new(ANSWERS)), self.limits);
+        let (turns, limits) = (Turns::default(), self.limits);
         self.run_with(async move |stream, asked| {
-            let (answers, permits) = (answers.clone(), Arc::clone(&permits));
-            serve(stream, Service { answers, permits, asked, permit: Mutex::default() }, limits).await;
+            let (answers, turns) = (answers.clone(), turns.clone());
+            serve(stream, Service { answers, turns, asked, held: Mutex::default() }, limits).await;
         })
     }
 
@@ -99,14 +97,19 @@ impl<F: AsyncFn(TcpStream, Asked) + Clone + 'static> Connections<F> {
     fn accept(&mut self, stream: TcpStream) {
         self.open.retain(|connection| !connection.task.is_finished());
         if self.open.len() >= self.limits.open {
-            let idle = self.open.iter().position(|connection| !connection.asked.is_noted());
-            // All have sent their requests: the new connection is closed.
-            let Some(idle) = idle else { return };
-            self.open.remove(idle).task.abort();
+            // All have sent their requests, and none is for metrics: the new connection is closed.
+            let Some(replaced) = self.replaceable() else { return };
+            self.open.remove(replaced).task.abort();
         }
         let (serve, asked, within) = (self.serve.clone(), Asked::default(), self.limits.until_answered);
         let its_own = asked.clone();
         let serving = async move { tokio::time::timeout(within, serve(stream, its_own)).await };
         self.open.push(Connection { task: spawn_local(serving).abort_handle(), asked });
+    }
+
+    /// The oldest that has not sent its request, or else the oldest that wants metrics: the new one may be a probe.
+    fn replaceable(&self) -> Option<usize> {
+        let oldest = |is_one: fn(&Asked) -> bool| self.open.iter().position(|connection| is_one(&connection.asked));
+        oldest(|asked| !asked.is_noted()).or_else(|| oldest(Asked::is_for_metrics))
     }
 }
