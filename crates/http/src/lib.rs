@@ -6,6 +6,7 @@
 
 mod answer;
 mod asked;
+mod connections;
 mod limits;
 mod server;
 mod service;
@@ -13,5 +14,6 @@ mod turn;
 
 pub use answer::{Answer, Page, apart};
 pub use asked::Asked;
+pub use connections::Connections;
 pub use limits::Limits;
 pub use server::Server;

@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Page};
 use crate::asked::Asked;
+use crate::connections::Connections;
 use crate::limits::Limits;
 use crate::service::{Service, serve};
 use crate::turn::Turns;
@@ -10,7 +11,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::task::{AbortHandle, LocalSet, spawn_local};
+use tokio::task::{LocalSet, spawn_local};
 
 /// Pause after accept(2) has failed, perhaps for lack of descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -70,10 +71,10 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         LocalSet::new().block_on(&runtime, async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let mut connections = Connections { serve, limits: self.limits, open: Vec::new() };
+            let mut accepting = Accepting { serve, limits: self.limits, open: Connections::default() };
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => connections.accept(stream),
+                    Ok((stream, _)) => accepting.accept(stream),
                     Err(_) => tokio::time::sleep(AGAIN).await,
                 }
             }
@@ -81,35 +82,20 @@ impl Server {
     }
 }
 
-struct Connections<F> {
+struct Accepting<F> {
     serve: F,
     limits: Limits,
-    /// Ordered by age, the oldest first.
-    open: Vec<Connection>,
+    open: Connections,
 }
 
-struct Connection {
-    task: AbortHandle,
-    asked: Asked,
-}
-
-impl<F: AsyncFn(TcpStream, Asked) + Clone + 'static> Connections<F> {
+impl<F: AsyncFn(TcpStream, Asked) + Clone + 'static> Accepting<F> {
     fn accept(&mut self, stream: TcpStream) {
-        self.open.retain(|connection| !connection.task.is_finished());
-        if self.open.len() >= self.limits.open {
-            // All have sent their requests, and none is for metrics: the new connection is closed.
-            let Some(replaced) = self.replaceable() else { return };
-            self.open.remove(replaced).task.abort();
+        if self.open.count() >= self.limits.open && !self.open.replace_one() {
+            return; // which closes it
         }
         let (serve, asked, within) = (self.serve.clone(), Asked::default(), self.limits.until_answered);
         let its_own = asked.clone();
         let serving = async move { tokio::time::timeout(within, serve(stream, its_own)).await };
-        self.open.push(Connection { task: spawn_local(serving).abort_handle(), asked });
-    }
-
-    /// The oldest that has not sent its request, or else the oldest that wants metrics: the new one may be a probe.
-    fn replaceable(&self) -> Option<usize> {
-        let oldest = |is_one: fn(&Asked) -> bool| self.open.iter().position(|connection| is_one(&connection.asked));
-        oldest(|asked| !asked.is_noted()).or_else(|| oldest(Asked::is_for_metrics))
+        self.open.add(spawn_local(serving).abort_handle(), asked);
     }
 }
