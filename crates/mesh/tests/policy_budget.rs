@@ -60,7 +60,7 @@ fn policy(namespace: &str, number: u32, select: Selector, peers: Vec<Peer>) -> O
 
 /// How many pods of the namespace have no entries, for this reason. All of them are isolated.
 fn refused(plan: &Plan, namespace: &str, pods: u32) -> usize {
-    let its: Vec<_> = plan.pods.iter().filter(|(name, _)| &*name.namespace == namespace).collect();
+    let its: Vec<_> = plan.pods.iter().filter(|(name, _)| *name.namespace == *namespace).collect();
     assert_eq!(its.len(), pods as usize, "{namespace}: a pod is open");
     let closed = u16::from(ISOLATED | SAYS_DENY);
     for (name, planned) in &its {
@@ -90,7 +90,7 @@ fn a_tenants_long_selectors_cost_only_the_tenants_own_policies() {
     put(policy("shop", 0, Selector::default(), of(label("kind", 7).into())));
 
     let began = Instant::now();
-    let plan = plan(&state, &mut Identities::default(), &BTreeSet::new(), |pod| &*pod.name.namespace != "others");
+    let plan = plan(&state, &mut Identities::default(), &BTreeSet::new(), |pod| *pod.name.namespace != *"others");
     // One tenant's comparisons alone would be 550 million.
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert!(refused(&plan, "peers", KINDS) > 80);
