@@ -8,11 +8,35 @@ use sidestep_ebpf::events::{self, Event};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Passes on each event, until the receiver has gone.
-pub fn follow(pins: &Path, inbox: &Sender<Message>) -> Result<()> {
-    let is_wanted = |event| inbox.send(Message::Event(event)).is_ok();
-    events::follow(pins, is_wanted)
+/// Counts each event, until the receiver has gone.
+pub fn follow(pins: &Path, counted: &Counted, inbox: &Sender<Message>) -> Result<()> {
+    events::follow(pins, |event| counted.add(event, inbox))
+}
+
+/// Events that are counted in one thread and logged in another. Pods can cause millions of them while that one is busy: so many
+/// messages would fill the memory.
+#[derive(Clone, Default)]
+pub struct Counted(Arc<Mutex<Digest>>);
+
+impl Counted {
+    /// The first event since [`Counted::take`] is told to the receiver. False: it has gone.
+    fn add(&self, event: Event, inbox: &Sender<Message>) -> bool {
+        let mut digest = self.lock();
+        let is_first = digest.is_empty();
+        digest.add(event);
+        !is_first || inbox.send(Message::Events).is_ok()
+    }
+
+    /// What has been counted since the last time.
+    pub fn take(&self) -> Digest {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Digest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Kinds that are logged in a second; the others are only counted.
@@ -40,7 +64,11 @@ fn is_of_policy(reason: &str) -> bool {
 }
 
 impl Digest {
-    pub fn add(&mut self, event: Event) {
+    fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    fn add(&mut self, event: Event) {
         let ends = is_of_policy(event.reason).then_some((event.netns, event.identity));
         let kind = Kind { reason: event.reason, service: event.service, ends };
         if self.kinds.len() >= LINES && !self.kinds.contains_key(&kind) {
@@ -52,8 +80,8 @@ impl Digest {
         *last = Some(event);
     }
 
-    pub fn log(&mut self, view: &View) {
-        for (kind, (count, last)) in self.kinds.drain() {
+    pub fn log(self, view: &View) {
+        for (kind, (count, last)) in self.kinds {
             let Some(event) = last else { continue };
             if is_of_policy(kind.reason) {
                 log_decision(view, &event, count);
@@ -61,7 +89,7 @@ impl Digest {
                 log(view, &event, count);
             }
         }
-        match std::mem::take(&mut self.others) {
+        match self.others {
             0 => {}
             count => tracing::info!(count, "more events than are told one by one: `sidestep_events_total` counts them"),
         }
@@ -100,4 +128,42 @@ fn log_decision(view: &View, event: &Event, count: u64) {
         "{}",
         events::meaning(event.reason)
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_mesh::address::Endpoint;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::mpsc::channel;
+
+    fn denied(netns: u64) -> Event {
+        Event {
+            reason: "policy-denied-out",
+            frontend: Endpoint { address: IpAddr::from(Ipv4Addr::LOCALHOST).into(), port: 80 },
+            protocol: None,
+            service: 0,
+            pid: 1,
+            netns,
+            identity: 16,
+        }
+    }
+
+    #[test]
+    fn a_million_events_that_nobody_takes_are_one_message_and_a_few_lines() {
+        const ALL: u64 = 1_000_000;
+        let (inbox, messages) = channel();
+        let counted = Counted::default();
+        assert!((0..ALL).all(|n| counted.add(denied(n % 100), &inbox)));
+        assert_eq!(messages.try_iter().count(), 1);
+        let digest = counted.take();
+        assert_eq!(digest.kinds.len(), LINES);
+        assert_eq!(digest.kinds.values().map(|(count, _)| count).sum::<u64>() + digest.others, ALL);
+        // The next one is told again, as long as there is somebody.
+        assert!(counted.add(denied(0), &inbox) && counted.add(denied(0), &inbox));
+        assert_eq!(messages.try_iter().count(), 1);
+        counted.take();
+        drop(messages);
+        assert!(!counted.add(denied(0), &inbox));
+    }
 }

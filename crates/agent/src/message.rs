@@ -5,7 +5,6 @@ use crate::health::Health;
 use crate::settings::Settings;
 use sidestep_agent_api::{Question, Refusal, Reply, Trouble};
 use sidestep_ebpf::error::Error;
-use sidestep_ebpf::events::Event;
 use sidestep_ebpf::reclaim::Reclaimed;
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
@@ -24,8 +23,8 @@ pub enum Message {
     Captured(Report),
     /// All addresses of this node.
     NodeAddresses(BTreeSet<Address>),
-    /// A rare event in the kernel.
-    Event(Event),
+    /// Rare events in the kernel have been counted, the first since they were last taken.
+    Events,
     /// What happened to connected UDP sockets whose backend had gone, or why nothing did.
     Reclaimed(Result<Reclaimed, Error>),
     Asked(Question, SyncSender<Reply>),

@@ -8,7 +8,7 @@ mod warnings;
 use crate::announce::{Announcer, Reason, Subject};
 use crate::captures::{CaptureThread, Order, Report, report};
 use crate::complaints::Complaints;
-use crate::events::Digest;
+use crate::events::Counted;
 use crate::flows::{Flows, Names};
 use crate::health::{Health, Pulse};
 use crate::health_checks::HealthChecks;
@@ -57,7 +57,7 @@ pub struct Node {
     /// After a failed write: when it is tried again.
     again: Option<Instant>,
     complaints: Complaints,
-    digest: Digest,
+    events: Counted,
     log_due: Option<Instant>,
     reclaimer: Reclaimer,
     /// Some sockets whose backend has gone wait for another one.
@@ -151,7 +151,7 @@ impl Node {
             is_complete: false,
             again: None,
             complaints: Complaints::default(),
-            digest: Digest::default(),
+            events: Counted::default(),
             log_due: None,
             reclaimer,
             udp_sockets_wait: false,
@@ -171,6 +171,11 @@ impl Node {
             health_checks,
             announced: BTreeSet::new(),
         })
+    }
+
+    /// Where events are to be counted.
+    pub fn events(&self) -> Counted {
+        self.events.clone()
     }
 
     /// Until everything that can be read has been read, and programmed. Until then nothing of an earlier agent's work
@@ -246,10 +251,7 @@ impl Node {
                 self.follow_devices();
             }
             Message::Settings(settings) => self.apply_settings(*settings),
-            Message::Event(event) => {
-                self.digest.add(event);
-                self.log_due = self.log_due.or(Some(Instant::now() + LOG_EVERY));
-            }
+            Message::Events => self.log_due = self.log_due.or(Some(Instant::now() + LOG_EVERY)),
             Message::Reclaimed(Ok(done)) => {
                 self.view.reconcile.moved_sockets += done.moved;
                 self.view.reconcile.reclaimed_sockets += done.ended;
@@ -386,7 +388,7 @@ impl Node {
     fn log_events(&mut self) {
         if self.log_due.is_some_and(|due| due <= Instant::now()) {
             self.log_due = None;
-            self.digest.log(&self.view);
+            self.events.take().log(&self.view);
         }
     }
 }

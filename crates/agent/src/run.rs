@@ -137,10 +137,10 @@ fn keep(
         (Err(error), None) => Err(error.into()),
         (Ok(mut node), None) => {
             node.translate_packets()?;
-            let (pins, inbox) = (settings.pins.clone(), inbox.clone());
+            let (pins, inbox, counted) = (settings.pins.clone(), inbox.clone(), node.events());
             spawn("events", move || {
                 let not_logged = |error| tracing::warn!("events are not logged: {}", chain(&error));
-                events::follow(&pins, &inbox).unwrap_or_else(not_logged);
+                events::follow(&pins, &counted, &inbox).unwrap_or_else(not_logged);
             });
             Ok(node.keep(messages))
         }

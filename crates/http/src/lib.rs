@@ -6,11 +6,14 @@
 
 mod answer;
 mod asked;
+mod connections;
 mod limits;
 mod server;
 mod service;
+mod turn;
 
 pub use answer::{Answer, Page, apart};
 pub use asked::Asked;
+pub use connections::Connections;
 pub use limits::Limits;
 pub use server::Server;

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What one server permits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time. A new one replaces the oldest that has not sent its request yet.
+    /// Connections at a time. A new one replaces the oldest that has not sent its request yet, or else the oldest that wants metrics.
     pub open: usize,
     /// Bytes of a request's head; 8 KiB at least.
     pub head: usize,

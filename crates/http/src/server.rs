@@ -2,18 +2,17 @@
 
 use crate::answer::{Answer, Page};
 use crate::asked::Asked;
+use crate::connections::Connections;
 use crate::limits::Limits;
 use crate::service::{Service, serve};
+use crate::turn::Turns;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, LocalSet, spawn_local};
+use tokio::task::{LocalSet, spawn_local};
 
-/// Answers with metrics in memory at a time: with 10,000 Services each has some megabytes.
-pub(crate) const ANSWERS: usize = 4;
 /// Pause after accept(2) has failed, perhaps for lack of descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -55,10 +54,10 @@ impl Server {
     ///
     /// No descriptor is left for the event loop.
     pub fn run(self, answers: impl AsyncFn(Page) -> Answer + Clone + 'static) -> io::Result<()> {
-        let (permits, limits) = (Arc::new(Semaphore::new(ANSWERS)), self.limits);
+        let (turns, limits) = (Turns::default(), self.limits);
         self.run_with(async move |stream, asked| {
-            let (answers, permits) = (answers.clone(), Arc::clone(&permits));
-            serve(stream, Service { answers, permits, asked, permit: Mutex::default() }, limits).await;
+            let (answers, turns) = (answers.clone(), turns.clone());
+            serve(stream, Service { answers, turns, asked, held: Mutex::default() }, limits).await;
         })
     }
 
@@ -72,10 +71,10 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         LocalSet::new().block_on(&runtime, async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let mut connections = Connections { serve, limits: self.limits, open: Vec::new() };
+            let mut accepting = Accepting { serve, limits: self.limits, open: Connections::default() };
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => connections.accept(stream),
+                    Ok((stream, _)) => accepting.accept(stream),
                     Err(_) => tokio::time::sleep(AGAIN).await,
                 }
             }
@@ -83,30 +82,20 @@ impl Server {
     }
 }
 
-struct Connections<F> {
+struct Accepting<F> {
     serve: F,
     limits: Limits,
-    /// Ordered by age, the oldest first.
-    open: Vec<Connection>,
+    open: Connections,
 }
 
-struct Connection {
-    task: AbortHandle,
-    asked: Asked,
-}
-
-impl<F: AsyncFn(TcpStream, Asked) + Clone + 'static> Connections<F> {
+impl<F: AsyncFn(TcpStream, Asked) + Clone + 'static> Accepting<F> {
     fn accept(&mut self, stream: TcpStream) {
-        self.open.retain(|connection| !connection.task.is_finished());
-        if self.open.len() >= self.limits.open {
-            let idle = self.open.iter().position(|connection| !connection.asked.is_noted());
-            // All have sent their requests: the new connection is closed.
-            let Some(idle) = idle else { return };
-            self.open.remove(idle).task.abort();
+        if self.open.count() >= self.limits.open && !self.open.replace_one() {
+            return; // which closes it
         }
         let (serve, asked, within) = (self.serve.clone(), Asked::default(), self.limits.until_answered);
         let its_own = asked.clone();
         let serving = async move { tokio::time::timeout(within, serve(stream, its_own)).await };
-        self.open.push(Connection { task: spawn_local(serving).abort_handle(), asked });
+        self.open.add(spawn_local(serving).abort_handle(), asked);
     }
 }

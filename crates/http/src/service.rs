@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Page};
 use crate::asked::Asked;
 use crate::limits::Limits;
+use crate::turn::{Held, Turns};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -12,18 +13,17 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sidestep_error::chain;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Answers one request.
 pub struct Service<F> {
     pub answers: F,
-    /// One for each answer with metrics.
-    pub permits: Arc<Semaphore>,
+    /// For metrics.
+    pub turns: Turns,
     pub asked: Asked,
-    /// Held until the answer has been read, or the connection ends.
-    pub permit: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Until the answer has been read, or the connection ends.
+    pub held: Mutex<Held>,
 }
 
 pub async fn serve<F: AsyncFn(Page) -> Answer>(stream: TcpStream, service: Service<F>, limits: Limits) {
@@ -41,10 +41,14 @@ impl<F: AsyncFn(Page) -> Answer> Service<F> {
         Ok(match (request.method(), Page::at(request.uri().path())) {
             (_, None) => response(Answer::new(StatusCode::NOT_FOUND, "here are /metrics, /healthz and /readyz\n")),
             (&Method::GET | &Method::HEAD, Some(page)) => {
-                // Probes take no permit: slow readers of metrics must not make a pod unhealthy.
+                // Probes wait for no turn: slow readers of metrics must not make a pod unhealthy.
                 if page == Page::Metrics {
-                    let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
-                    *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+                    let Some(ticket) = self.turns.queue() else {
+                        return Ok(response(Answer::unavailable("too many ask for metrics at a time\n")));
+                    };
+                    self.asked.note_metrics();
+                    let held = self.turns.come(ticket).await;
+                    *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
                 }
                 response((self.answers)(page).await)
             }

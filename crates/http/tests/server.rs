@@ -74,12 +74,35 @@ fn a_call_that_panics_is_an_error_of_the_server() {
 
 #[test]
 fn slow_readers_of_metrics_do_not_keep_probes_waiting() {
-    let at = server(Limits::default(), 64 << 20);
-    // More bytes than sockets buffer, which nobody reads: they hold all permits.
-    let _slow: Vec<_> = (0..2 * ANSWERS).map(|_| send(at, WHOLE)).collect();
-    let begun = Instant::now();
-    assert_eq!(status(&read(send(at, "GET /healthz HTTP/1.0\r\n\r\n"))), "200");
-    assert!(begun.elapsed() < Limits::default().until_answered / 2);
+    // Of each server: more connections than may want metrics, and fewer, which a new one has to replace.
+    for open in [Limits::default().open, 8] {
+        let at = server(Limits { open, ..Limits::default() }, 64 << 20);
+        // More bytes than sockets buffer, which nobody reads: they hold all permits.
+        let mut slow: Vec<_> = (0..open).map(|_| send(at, WHOLE)).collect();
+        let begun = Instant::now();
+        // Several times: the first probe might come before the server has read all these requests.
+        for _ in 0..20 {
+            assert_eq!(status(&read(send(at, "GET /healthz HTTP/1.0\r\n\r\n"))), "200", "{open}");
+            slow.push(send(at, WHOLE));
+        }
+        assert!(begun.elapsed() < Limits::default().until_answered / 2);
+    }
+}
+
+#[test]
+fn more_than_a_dozen_get_no_metrics_and_are_told_so_at_once() {
+    let server = Server::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let at = server.address().unwrap();
+    std::thread::spawn(move || server.run(async |_| std::future::pending().await));
+    let (told, texts) = std::sync::mpsc::channel();
+    for _ in 0..20 {
+        let (told, stream) = (told.clone(), send(at, WHOLE));
+        std::thread::spawn(move || told.send(read(stream)));
+    }
+    for _ in 12..20 {
+        let text = texts.recv_timeout(Limits::default().until_answered / 2).expect("an answer");
+        assert!(text.ends_with("too many ask for metrics at a time\n"), "{text}");
+    }
 }
 
 #[test]

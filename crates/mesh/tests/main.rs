@@ -9,6 +9,7 @@ mod capture_verdict;
 mod iptables;
 mod network_policy;
 mod plain;
+mod policy_budget;
 mod policy_documents;
 mod policy_tables;
 mod reconcile;

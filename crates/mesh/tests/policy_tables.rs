@@ -4,6 +4,8 @@ use ipnet::IpNet;
 use proptest::prelude::*;
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::object::Name;
+use sidestep_mesh::policy::budget::TooMuch;
+use sidestep_mesh::policy::compile::Compiler;
 use sidestep_mesh::policy::evaluate::{Connection, Evaluation, Outcome, Who, evaluate, is_shared};
 use sidestep_mesh::policy::identity::{self, Identities, Identity};
 use sidestep_mesh::policy::rules::{
@@ -12,7 +14,6 @@ use sidestep_mesh::policy::rules::{
 use sidestep_mesh::policy::selector::Selector;
 use sidestep_mesh::policy::tables::{
     Compiled, DRY_ALLOW, DRY_DENY, DRY_NAMES_DENIED, Gate, ISOLATED, NAMES_DENIED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP,
-    compile,
 };
 use std::net::IpAddr;
 
@@ -141,16 +142,19 @@ fn far_too_much_is_told_at_once() {
     let names = (0..100_000).map(port).collect::<Vec<_>>();
     let almost_all = Ports { protocol: Protocol::Tcp, first: 1, last: 65_534 };
     let one = Ports { protocol: Protocol::Tcp, first: 80, last: 80 };
-    for (peers, ports, named, table) in [
-        (ranges(300), vec![almost_all], Vec::new(), "policy_ranges"),
-        (ranges(17), vec![almost_all], Vec::new(), "policy_ranges"),
-        (ranges(60_000), vec![one], Vec::new(), "policy_ranges"),
-        (vec![everybody.clone()], vec![almost_all], Vec::new(), "policy_rules"),
-        (Vec::new(), vec![almost_all; 10_000], Vec::new(), "policy_rules"),
+    let everything = "0.0.0.0/0".parse().unwrap();
+    let holed = Peer::Range { range: everything, except: (0..20_000).map(range).collect() };
+    for (peers, ports, named, why) in [
+        (ranges(300), vec![almost_all], Vec::new(), TooMuch::Expanded),
+        (ranges(17), vec![almost_all], Vec::new(), TooMuch::Entries("policy_ranges")),
+        (ranges(60_000), vec![one], Vec::new(), TooMuch::Compared),
+        (vec![holed], vec![one], Vec::new(), TooMuch::Compared),
+        (vec![everybody.clone()], vec![almost_all], Vec::new(), TooMuch::Expanded),
+        (Vec::new(), vec![almost_all; 10_000], Vec::new(), TooMuch::Expanded),
         // Few entries or none, but hundreds of millions of comparisons.
-        (vec![everybody; 50_000], vec![one], Vec::new(), "policy_rules"),
-        (vec![nobody], Vec::new(), names.clone(), "policy_rules"),
-        (ranges(30), Vec::new(), names, "policy_rules"),
+        (vec![everybody; 50_000], vec![one], Vec::new(), TooMuch::Looks),
+        (vec![nobody], Vec::new(), names.clone(), TooMuch::Looks),
+        (ranges(30), Vec::new(), names, TooMuch::Looks),
     ] {
         let direction = if named.is_empty() { Direction::Ingress } else { Direction::Egress };
         let rules = vec![Rule { action: Action::Allow, peers, ports, named }];
@@ -167,8 +171,8 @@ fn far_too_much_is_told_at_once() {
             requires_proxy: false,
             rules,
         };
-        let compiled = compile(&[&policy], &known, &NamedPorts::new());
-        assert_eq!(compiled.entries.too_many_for, Some(table));
+        let compiled = Compiler::new(&known).compile(&[&policy], &NamedPorts::new());
+        assert_eq!(compiled.entries.too_much, Some(why));
         assert!(compiled.entries.rules.is_empty() && compiled.entries.ranges.is_empty());
         assert_ne!(compiled.defaults.at(direction) & u16::from(ISOLATED), 0, "the pod is isolated all the same");
     }
@@ -185,7 +189,7 @@ proptest! {
         let everybody = everybody(&mut known, &kinds);
         let policies: Vec<&Policy> = policies.iter().collect();
         let own_ports = &NamedPorts::new();
-        let compiled = compile(&policies, &known, own_ports);
+        let compiled = Compiler::new(&known).compile(&policies, own_ports);
         for (identity, number) in &everybody {
             let who = match identity {
                 Some(identity) => Who::Pod(identity),

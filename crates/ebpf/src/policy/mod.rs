@@ -22,6 +22,7 @@ use layout::{
     rule_range_key,
 };
 use sidestep_mesh::address::Address;
+use sidestep_mesh::policy::budget::TooMuch;
 use sidestep_mesh::policy::plan::Known;
 use sidestep_mesh::policy::tables::{Compiled, Entries, Gate, RuleKey};
 use sinks::Sinks;
@@ -265,7 +266,10 @@ impl Policies {
             self.uses.get_mut(number).expect("every number in `numbers` has a use count").1 += 1;
             return Ok(*number);
         }
-        self.has_room(entries).map_err(|error| too_small(error, "rules"))?;
+        match entries.too_much {
+            None | Some(TooMuch::Entries(_)) => self.has_room(entries).map_err(|error| too_small(error, "rules"))?,
+            Some(why) => return Err(Error::new("work out the policies of a pod", why)),
+        }
         let number = self.next;
         let written = self.rules.add_all(&rules_of(number, &entries.rules));
         let written = written.and_then(|()| self.ranges.add_all(&ranges_of(number, &entries.ranges)));
@@ -287,7 +291,7 @@ impl Policies {
             ("policy_rules", rules, more.rules.len(), self.rules.room()),
             ("policy_ranges", ranges, more.ranges.len(), self.ranges.room()),
         ] {
-            if more.too_many_for == Some(name) {
+            if more.too_much == Some(TooMuch::Entries(name)) {
                 return Err(Error::new(format!("map {name}: put more than {room} entries"), Full { room }));
             }
             check_pod(name, entries, room, PARTS)?;

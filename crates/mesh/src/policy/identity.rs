@@ -65,12 +65,16 @@ impl Identity {
 
     /// Whether a selector matches pods of this identity.
     pub(crate) fn is_one_of(&self, pods: &Pods) -> bool {
-        let is_there = match &pods.namespaces {
+        self.is_in(&pods.namespaces) && pods.labels.matches(&self.labels)
+    }
+
+    /// Whether pods of this identity are in one of the namespaces.
+    pub(crate) fn is_in(&self, namespaces: &Namespaces) -> bool {
+        match namespaces {
             Namespaces::Any => true,
             Namespaces::Named(name) => *name == self.namespace,
             Namespaces::Selected(selector) => selector.matches(&self.namespace_labels),
-        };
-        is_there && pods.labels.matches(&self.labels)
+        }
     }
 }
 
@@ -131,6 +135,19 @@ impl Identities {
     /// All identities with their numbers, ordered by namespace and labels.
     pub fn iter(&self) -> impl Iterator<Item = (&Identity, u32)> {
         self.numbers.iter().map(|(identity, number)| (identity, *number))
+    }
+
+    /// Those of one namespace.
+    pub(crate) fn of_namespace(&self, name: &Arc<str>) -> impl Iterator<Item = (&Identity, u32)> {
+        let first = Identity {
+            namespace: Arc::clone(name),
+            labels: Labels::new(),
+            namespace_labels: Labels::new(),
+            ports: NamedPorts::new(),
+        };
+        let (name, from_first) = (Arc::clone(name), self.numbers.range(first..));
+        let its = from_first.take_while(move |(identity, _)| identity.namespace == name);
+        its.map(|(identity, number)| (identity, *number))
     }
 
     /// How many identities have a number.

@@ -6,7 +6,8 @@
 //!  pods and their labels      [`crate::pod`] -> [`identity::Identity`], a number for each set of labels
 //!      |
 //!  [`evaluate`]                  the outcome for a connection: the model that everything else is compared with
-//!  [`tables`]                 the same as entries of the data plane's tables, and how they are looked up
+//!  [`compile`]                the same as entries of the data plane's tables, within a [`budget`]
+//!  [`tables`]                 these entries, and how they are looked up
 //!  [`plan`]                   everything that has to be written for the pods of a node
 //! ```
 //!
@@ -14,8 +15,11 @@
 //! of all policies that select a pod count: one that denies outweighs all that allow. If none matches, the policies' defaults
 //! decide, and again `deny` outweighs `allow`. A pod that no policy selects may communicate with everybody.
 
+pub mod budget;
+pub mod compile;
 pub mod document;
 pub mod evaluate;
+mod fold;
 pub mod identity;
 pub mod network;
 pub mod plan;

@@ -1,14 +1,16 @@
 //! Everything that has to be written: the identities of addresses, and the policies of each pod.
 
+use super::compile::{Compiler, refused};
 use super::identity::{Identities, Identity, NODE, named_by};
 use super::rules::{Direction, Labels, NamedPorts, Policy};
-use super::tables::{Compiled, compile};
+use super::tables::Compiled;
 use crate::address::Address;
 use crate::object::Name;
 use crate::pod::Pod;
 use crate::state::State;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::ptr;
 use std::sync::Arc;
 
 /// What the data plane needs for all policies of the node.
@@ -42,17 +44,63 @@ pub struct Planned {
 pub fn plan(state: &State, known: &mut Identities, node: &BTreeSet<IpAddr>, is_here: impl Fn(&Pod) -> bool) -> Plan {
     let pods = state.pods();
     let identities = identities(state, &pods, known, node);
-    let mut selected: BTreeMap<(&str, &Labels, &NamedPorts), Arc<Compiled>> = BTreeMap::new();
+    let known = &*known;
+    let mut namespaces: BTreeMap<&str, Kinds> = BTreeMap::new();
     let mut planned = BTreeMap::new();
     for pod in pods.values().filter(|pod| is_here(pod)) {
-        let of_its_kind = selected
-            .entry((&pod.name.namespace, &pod.labels, &pod.ports))
-            .or_insert_with(|| Arc::new(compile(&policies_of(state, pod).collect::<Vec<_>>(), known, &pod.ports)));
-        if Direction::BOTH.iter().any(|direction| *of_its_kind.defaults.at(*direction) != 0) {
-            planned.insert(pod.name.clone(), Planned { pod: Arc::clone(pod), compiled: Arc::clone(of_its_kind) });
+        let namespace = &*pod.name.namespace;
+        let kinds = namespaces.entry(namespace).or_insert_with(|| Kinds::new(state, known, namespace));
+        let compiled = kinds.compiled(pod);
+        if Direction::BOTH.iter().any(|direction| *compiled.defaults.at(*direction) != 0) {
+            planned.insert(pod.name.clone(), Planned { pod: Arc::clone(pod), compiled });
         }
     }
     Plan { identities, pods: planned }
+}
+
+/// The kinds of pods of one Kubernetes namespace. Their policies have one budget: a tenant has as many kinds of pods as it likes.
+struct Kinds<'a> {
+    /// Of the namespace, in the order of their names.
+    policies: Vec<&'a Policy>,
+    compiler: Compiler<'a>,
+    by_kind: HashMap<(&'a Labels, &'a NamedPorts), Arc<Compiled>>,
+    /// By the policies that select a pod, and its named ports if these policies name any: many kinds have the same.
+    by_policies: HashMap<(Vec<*const Policy>, Option<&'a NamedPorts>), Arc<Compiled>>,
+}
+
+impl<'a> Kinds<'a> {
+    fn new(state: &'a State, known: &'a Identities, namespace: &str) -> Kinds<'a> {
+        Kinds {
+            policies: state.policies().filter(|policy| *policy.name.namespace == *namespace).collect(),
+            compiler: Compiler::new(known),
+            by_kind: HashMap::new(),
+            by_policies: HashMap::new(),
+        }
+    }
+
+    /// The policies that select the pod.
+    fn compiled(&mut self, pod: &'a Pod) -> Arc<Compiled> {
+        let kind = (&*pod.labels, &pod.ports);
+        if let Some(compiled) = self.by_kind.get(&kind) {
+            return Arc::clone(compiled);
+        }
+        let compiled = self.compile(pod);
+        self.by_kind.insert(kind, Arc::clone(&compiled));
+        compiled
+    }
+
+    fn compile(&mut self, pod: &'a Pod) -> Arc<Compiled> {
+        let selecting = match self.compiler.selecting(&self.policies, &pod.labels) {
+            Ok(selecting) => selecting,
+            // Any of them may select the pod.
+            Err(why) => return Arc::new(refused(&self.policies, why)),
+        };
+        let own_ports = selecting.iter().any(|policy| policy.names_own_ports()).then_some(&pod.ports);
+        let policies = selecting.iter().copied().map(ptr::from_ref).collect();
+        let compiler = &mut self.compiler;
+        let compile = || Arc::new(compiler.compile(&selecting, &pod.ports));
+        Arc::clone(self.by_policies.entry((policies, own_ports)).or_insert_with(compile))
+    }
 }
 
 /// The policies that select a pod, in the order of their names.
@@ -68,7 +116,9 @@ pub fn requires_proxy(state: &State, pod: &Pod) -> bool {
 /// Whether anything but the pod itself requires it.
 fn is_kind_to_be_proxied(state: &State, pod: &Pod) -> bool {
     let of_namespace = state.namespace(&pod.name.namespace).is_some_and(|namespace| namespace.requires_proxy);
-    of_namespace || policies_of(state, pod).any(|policy| policy.requires_proxy)
+    // No NetworkPolicy requires it, so selectors that any tenant writes are not looked at.
+    let mut requiring = state.policies().filter(|policy| policy.requires_proxy);
+    of_namespace || requiring.any(|policy| policy.selects(&pod.name.namespace, &pod.labels))
 }
 
 /// An address that two pods claim has no identity until the conflict is over.

@@ -196,6 +196,11 @@ impl Policy {
         denying.flat_map(|rule| &rule.peers).any(|peer| !matches!(peer, Peer::Range { .. }))
     }
 
+    /// Whether a rule depends on the numbers that the selected pods' own named ports have.
+    pub(crate) fn names_own_ports(&self) -> bool {
+        self.rules.ingress.iter().any(|rule| !rule.named.is_empty())
+    }
+
     /// Whether the policy says anything about this direction.
     pub fn concerns(&self, direction: Direction) -> bool {
         !self.rules.at(direction).is_empty() || self.default_of(direction) == Action::Deny

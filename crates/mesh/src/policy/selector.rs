@@ -44,6 +44,12 @@ impl Selector {
         has_all(labels, &self.labels) && self.expressions.iter().all(|one| one.is_met(labels))
     }
 
+    /// At least as many comparisons as [`Selector::matches`] makes with few labels, and not 0; with more labels, each takes
+    /// [`depth`] times as long.
+    pub(crate) fn cost(&self) -> usize {
+        (self.labels.len() + self.expressions.iter().map(Requirement::cost).sum::<usize>()).max(1)
+    }
+
     /// Whether it selects every set of labels.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.expressions.is_empty()
@@ -84,6 +90,13 @@ impl Requirement {
         }
     }
 
+    fn cost(&self) -> usize {
+        match &self.wanted {
+            Wanted::In(values) | Wanted::NotIn(values) => 1 + depth(values.len()),
+            Wanted::Exists | Wanted::DoesNotExist => 1,
+        }
+    }
+
     fn read(path: String, from: &LabelSelectorRequirement) -> Result<Requirement, Invalid> {
         let values: BTreeSet<Arc<str>> = from.values.iter().flatten().map(|value| value.as_str().into()).collect();
         let wanted = match (from.operator.as_str(), values.is_empty()) {
@@ -97,6 +110,11 @@ impl Requirement {
         };
         Ok(Requirement { key: from.key.as_str().into(), wanted })
     }
+}
+
+/// How long it takes to find one of so many labels or values: 1 for those that people write, more for thousands.
+pub(crate) fn depth(entries: usize) -> usize {
+    1 + entries.max(1).ilog2() as usize / 4
 }
 
 /// `app=web,tier in (a,b),!old`, as kubectl writes it.
