@@ -8,6 +8,7 @@ use crate::record::{Ends, Record};
 use crate::restoration::Restoration;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
+use rustix::thread::gettid;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
@@ -122,12 +123,17 @@ impl Held {
 
 /// Those that have no way to their peers keep no other waiting, and are given up together.
 fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &Restoration, closing: &mut Closing) {
+    for connection in &left {
+        let record = Record::new(ledger.clone(), connection.number);
+        restoration.wait_for_thread(record.caller());
+        // The standby waits for this thread in turn, should this process be killed in a call.
+        record.set_caller(gettid().as_raw_nonzero().get() as u32);
+    }
     let end = Instant::now() + PATIENCE;
     loop {
         let is_last = Instant::now() > end;
         for connection in std::mem::take(&mut left) {
             let record = Record::new(ledger.clone(), connection.number);
-            restoration.worker.wait_for_thread(record.caller());
             let ends = record.ends();
             if connection.restore(&record, is_last) == Restored::NotYet {
                 left.push(connection);
@@ -168,10 +174,11 @@ mod tests {
     use crate::process::Process;
     use crate::record::Stage;
     use rustix::fd::BorrowedFd;
-    use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
     use sidestep_broker::domain::Domain;
     use sidestep_testkit::held::Held as Lock;
     use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::process::Command;
 
     /// What comes long before.
     const LONG: Duration = Duration::from_secs(10);
@@ -196,11 +203,15 @@ mod tests {
         slot::is_socket_held(link(memory, PROGRAM).slot(SLOT))
     }
 
-    /// Of a worker whose threads have all ended, but for this process.
+    /// Of a worker that has ended, and of a keeper whose threads have all ended, but for those of this process.
     fn restoring(held: &mut Held) -> Arc<Restoration> {
-        let worker = Process::new(pidfd_open(getpid(), PidfdFlags::empty()).expect("a pidfd"));
+        let mut child = Command::new("true").spawn().expect("a process");
+        let pids = [Pid::from_child(&child), getpid()];
+        let pidfds = pids.map(|pid| pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd"));
+        child.wait().expect("it ends");
         let broker = Arc::new(copy(std::io::stderr()));
-        let restoration = Arc::new(Restoration::new(worker, broker, Vec::new(), &held.ends()));
+        let ended = pidfds.map(Process::new).into();
+        let restoration = Arc::new(Restoration::new(ended, broker, Vec::new(), &held.ends()));
         held.restore_all(&restoration);
         restoration
     }
@@ -251,6 +262,7 @@ mod tests {
         assert_eq!(restored.iter().map(|ends| ends.local).collect::<Vec<_>>(), [address(1)]);
         assert!(!is_held(&memories[1]) && is_held(&memories[0]));
         assert_eq!(restoration.next(Instant::now() + MOMENT), None, "the lock is held");
+        assert_ne!(all[0].record.caller(), 0, "the next process that restores it waits for this one's call");
         drop(lock);
         assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
         assert!(!is_held(&memories[0]));
@@ -259,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_a_dead_worker_is_in_is_waited_for() {
+    fn a_call_that_a_dead_process_is_in_is_waited_for() {
         let ledger = Arc::new(Ledger::create(2).expect("a ledger"));
         let mut held = held(&ledger);
         let all: Vec<_> = (0..2).map(|number| being_taken(&ledger, number)).collect();

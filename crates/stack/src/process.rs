@@ -1,4 +1,4 @@
-//! The worker's process, as those see it who give its connections back.
+//! A process of the stack, as the others see it.
 //!
 //! A process that was killed has not ended while one of its threads sleeps in the kernel, and a program can make that last
 //! ([`crate::executors`]). Its descriptors stay open, and its pidfd does not become readable. But no thread of it runs a program any
@@ -16,8 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const USUAL: Duration = Duration::from_millis(100);
 /// Between two looks at a thread.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Between two looks whether a process has ended that is waited for by its socket: one that was killed while a thread of it sleeps in the
+/// kernel keeps its sockets open.
+pub const LOOK: Duration = Duration::from_millis(500);
 
-/// The worker.
+/// The worker, or the keeper.
 pub struct Process {
     pidfd: OwnedFd,
     /// None: it had ended before.

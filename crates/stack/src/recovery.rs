@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::frames::{inject, pass_on, tuple_of};
 use crate::held::Held;
-use crate::process::Process;
+use crate::process::{LOOK, Process};
 use crate::readable::is_readable;
 use crate::record::Ends;
 use crate::restoration::{Restoration, tuple};
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 pub const GRACE: Duration = Duration::from_secs(10);
 /// How long the next connection is waited for that goes back. It is more than those take for which the kernel has no way.
 const BOUND: Duration = Duration::from_secs(3);
-/// Between two looks whether a worker has ended: one that was killed while a thread of it sleeps in the kernel keeps its sockets open.
-pub const LOOK: Duration = Duration::from_millis(500);
 
 /// Whether more can come from the worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,8 +54,9 @@ pub fn hear_out(socket: BorrowedFd, held: &mut Held, worker: &Process) {
     }
 }
 
-/// Gives back what the worker has not given back. The worker has ended. `broker`: its socket to the broker. Waits until nothing has gone
-/// back for [`BOUND`], or for [`GRACE`]: what is held up longer goes back later, by its executor.
+/// Gives back what the worker has not given back. `ended`: the worker, and who was killed while it gave the worker's connections back.
+/// `broker`: the worker's socket to the broker. Waits until nothing has gone back for [`BOUND`], or for [`GRACE`]: what is held up longer
+/// goes back later, by its executor.
 ///
 /// # Errors
 ///
@@ -65,7 +64,7 @@ pub fn hear_out(socket: BorrowedFd, held: &mut Held, worker: &Process) {
 pub fn restore(
     devices: &[Parts],
     held: &mut Held,
-    worker: Process,
+    ended: Vec<Process>,
     broker: Arc<OwnedFd>,
     by: &str,
 ) -> Result<(), Error> {
@@ -81,7 +80,7 @@ pub fn restore(
     let all = held.ends();
     let mut waiting = Waiting(all.iter().flatten().map(|ends| (tuple(ends), Vec::new())).collect());
     let tables = devices.iter().map(Parts::taken).collect::<Result<_, _>>()?;
-    let restoration = Arc::new(Restoration::new(worker, broker, tables, &all));
+    let restoration = Arc::new(Restoration::new(ended, broker, tables, &all));
     held.restore_all(&restoration);
     let (began, mut number) = (Instant::now(), 0);
     let mut go_on = |restored: Vec<Ends>| {
