@@ -168,7 +168,7 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::handover::tests::{PROGRAM, RING, SLOT, STACK, copy, link, memory_of_a_link};
     use crate::process::Process;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     /// The worker has this connection, by a link of the same number. Returns the link's memory.
-    fn holds(held: &mut Held, number: u32, socket: BorrowedFd, domain: u128) -> OwnedFd {
+    pub(crate) fn holds(held: &mut Held, number: u32, socket: BorrowedFd, domain: u128) -> OwnedFd {
         let memory = memory_of_a_link();
         let of_link = |kind| Msg { link: number, side: STACK, ..Msg::new(kind) };
         held.hear(&Msg { arg: RING as u64, ..of_link(Kind::Link) }, Some(copy(&memory)));
@@ -199,7 +199,7 @@ mod tests {
         memory
     }
 
-    fn is_held(memory: &OwnedFd) -> bool {
+    pub(crate) fn is_held(memory: &OwnedFd) -> bool {
         slot::is_socket_held(link(memory, PROGRAM).slot(SLOT))
     }
 
@@ -216,7 +216,7 @@ mod tests {
         restoration
     }
 
-    fn address(port: u16) -> SocketAddr {
+    pub(crate) fn address(port: u16) -> SocketAddr {
         ([192, 0, 2, 1], port).into()
     }
 

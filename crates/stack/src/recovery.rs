@@ -10,7 +10,7 @@ use crate::restoration::{Restoration, tuple};
 use crate::stage::HELD;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sidestep_broker::wire::{self, Incoming};
-use sidestep_device::{Device, Parts, wait_for_programs};
+use sidestep_device::{Device, Parts, Taken, wait_for_programs};
 use sidestep_tcp::Tuple;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +60,8 @@ pub fn hear_out(socket: BorrowedFd, held: &mut Held, worker: &Process) {
 ///
 /// # Errors
 ///
-/// The descriptors of a device cannot be copied.
+/// Some descriptors of a device cannot be copied. The connections are back nevertheless, but frames of theirs may come to this process
+/// for as long as it has the device.
 pub fn restore(
     devices: &[Parts],
     held: &mut Held,
@@ -69,7 +70,7 @@ pub fn restore(
     by: &str,
 ) -> Result<(), Error> {
     held.end_claims();
-    let (mut opened, failed) = match open(devices) {
+    let (mut opened, not_opened) = match open(devices) {
         Ok(opened) => (opened, None),
         Err(error) => (Vec::new(), Some(error)),
     };
@@ -79,7 +80,7 @@ pub fn restore(
     }
     let all = held.ends();
     let mut waiting = Waiting(all.iter().flatten().map(|ends| (tuple(ends), Vec::new())).collect());
-    let tables = devices.iter().map(Parts::taken).collect::<Result<_, _>>()?;
+    let (tables, without_table) = tables(devices);
     let restoration = Arc::new(Restoration::new(ended, broker, tables, &all));
     held.restore_all(&restoration);
     let (began, mut number) = (Instant::now(), 0);
@@ -104,13 +105,25 @@ pub fn restore(
     if late > 0 {
         tracing::warn!("{late} connections are not back yet: programs of their users hold the locks of sockets");
     }
-    failed.map_or(Ok(()), Err)
+    not_opened.or(without_table).map_or(Ok(()), Err)
 }
 
 /// Those that are still there: a device that is gone has no frames.
 fn open(devices: &[Parts]) -> Result<Vec<Device>, Error> {
     let parts = devices.iter().map(Parts::try_clone).collect::<Result<Vec<_>, _>>()?;
     Ok(parts.into_iter().filter_map(|parts| Device::from_parts(parts).ok()).collect())
+}
+
+/// The tables of the devices, without those that cannot be copied, and why one cannot.
+fn tables(devices: &[Parts]) -> (Vec<Taken>, Option<Error>) {
+    let (mut tables, mut failed) = (Vec::new(), None);
+    for parts in devices {
+        match parts.taken() {
+            Ok(table) => tables.push(table),
+            Err(error) => failed = Some(error.into()),
+        }
+    }
+    (tables, failed)
 }
 
 /// Frames of connections that have not gone back yet, each with the number of its device.
@@ -144,5 +157,29 @@ impl Waiting {
     fn pass_on(&mut self, ends: &Ends, devices: &[Device]) {
         let waited = self.0.remove(&tuple(ends)).unwrap_or_default();
         waited.iter().for_each(|(device, frame)| inject(&devices[*device].injector, frame));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handover::tests::{copy, memory_of_a_link};
+    use crate::held::tests::{address, holds, is_held};
+    use crate::ledger::Ledger;
+    use crate::record::{Record, Stage};
+    use rustix::fd::AsFd;
+
+    #[test]
+    fn connections_go_back_although_the_table_of_a_device_cannot_be_had() {
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
+        let mut held = Held::new(ledger.clone()).expect("a thread");
+        let memory = holds(&mut held, 0, memory_of_a_link().as_fd(), 1);
+        let record = Record::new(ledger, 0);
+        record.assign(&Ends { local: address(1), remote: address(2) });
+        let descriptors = (0..5).map(|_| copy(std::io::stderr())).collect();
+        let no_device = Parts::from_descriptors(descriptors).expect("as many as a device has");
+        let broker = Arc::new(copy(std::io::stderr()));
+        assert!(restore(&[no_device], &mut held, Vec::new(), broker, "test").is_err());
+        assert_eq!((record.stage(), is_held(&memory)), (Stage::Free, false));
     }
 }
