@@ -14,6 +14,7 @@
 //!                what the task returns, and an eventfd
 //! ```
 
+use crate::readable::is_readable;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno};
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 /// The most threads: one for each domain with connections.
 const MOST: usize = 1024;
@@ -104,6 +106,12 @@ impl<T: Send + 'static> Executors<T> {
         self.done.try_recv().ok()
     }
 
+    /// Waits until a task has returned something, for this long, and not beyond `end` however much there is to hear. False: in vain.
+    pub fn wait(&self, longest: Duration, end: Instant) -> bool {
+        let left = longest.min(end.saturating_duration_since(Instant::now()));
+        !left.is_zero() && is_readable(self.news(), left)
+    }
+
     /// Readable once a task has returned something.
     pub fn news(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
@@ -164,13 +172,11 @@ fn run<T>(tasks: &Receiver<Task<T>>, open: &AtomicUsize, done: &Sender<T>, news:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readable::is_readable;
     use rustix::fd::AsRawFd;
     use sidestep_broker::domain::Domain;
     use sidestep_sys::tcp::traffic;
     use sidestep_testkit::held::Held;
     use std::net::{TcpListener, TcpStream};
-    use std::time::Duration;
 
     /// What would be there long before, if it came at all.
     const LONG: Duration = Duration::from_secs(10);
@@ -194,6 +200,16 @@ mod tests {
             assert!(is_readable(all.news(), LONG), "nothing is done");
             all.hush();
         }
+    }
+
+    #[test]
+    fn results_are_waited_for_until_the_end_only() {
+        let all = Executors::start(None).unwrap();
+        all.give(Key::default(), Box::new(|_| Some("a result")));
+        assert!(all.wait(LONG, Instant::now() + LONG));
+        assert!(!all.wait(LONG, Instant::now()), "however many there are");
+        assert_eq!(next(&all), "a result");
+        assert!(!all.wait(Duration::from_millis(1), Instant::now() + LONG));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Most need less.
 const USUAL: Duration = Duration::from_millis(100);
+/// How long a worker may take to give everything back once it is to end, and how long another process may take in its place.
+pub const GRACE: Duration = Duration::from_secs(10);
 /// Between two looks at a thread.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Between two looks whether a process has ended that is waited for by its socket: one that was killed while a thread of it sleeps in the

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::frames::{inject, pass_on, tuple_of};
 use crate::held::Held;
-use crate::process::{LOOK, Process};
+use crate::process::{GRACE, LOOK, Process};
 use crate::readable::is_readable;
 use crate::record::Ends;
 use crate::restoration::{Restoration, tuple};
@@ -16,8 +16,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to give everything back once it is to end.
-pub const GRACE: Duration = Duration::from_secs(10);
 /// How long the next connection is waited for that goes back. It is more than those take for which the kernel has no way.
 const BOUND: Duration = Duration::from_secs(3);
 
