@@ -151,7 +151,6 @@ fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &R
                 left.push(connection);
                 continue;
             }
-            record.free();
             connection.let_go(closing);
             restoration.done(ends);
         }
@@ -168,11 +167,14 @@ impl Connection {
         restored.unwrap_or_else(|error| {
             let whose = record.ends().map_or_else(|| "a connection".into(), |ends| ends.remote.to_string());
             tracing::error!("{whose}: {}", chain(&error));
+            // One that is restored is free already, and may be the next worker's by now.
+            record.free();
             Restored::Yes
         })
     }
 
-    /// Closes the last copy of the socket, and says so to the program, whose close waits for that.
+    /// Closes this process's copy of the socket, and tells the program, whose close waits for the last copy. Keeper and standby both do so:
+    /// the other one's copy is open for a moment longer.
     fn let_go(self, closing: &mut Closing) {
         closing.close(self.socket);
         slot::set_socket_held(self.link.slot(self.slot), false);
@@ -257,6 +259,18 @@ pub(crate) mod tests {
         record.assign(&Ends { local: address(number as u16), remote: address(number as u16) });
         record.begin_taking(&sidestep_repair::prepare(&near).expect("it can be taken"));
         Began { record, near, _far }
+    }
+
+    #[test]
+    fn the_record_of_a_connection_that_is_lost_is_free() {
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
+        let mut held = held(&ledger);
+        let lost = being_taken(&ledger, 0);
+        // Every call on what is no socket fails.
+        let _memory = holds(&mut held, 0, memory_of_a_link().as_fd(), 1);
+        let restoration = restoring(&mut held);
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
+        assert_eq!(lost.record.stage(), Stage::Free);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The keeper: starts the worker and its standby, and holds what the worker's connections need to survive it. It looks at no packet and decides
-//! nothing. When the worker ends, in whatever way, it gives every connection back to the kernel, and starts another worker.
+//! The keeper: starts the worker and its standby, and holds what the worker's connections need to survive it. It looks at no packet and
+//! decides nothing. When the worker ends, in whatever way, it gives every connection back to the kernel, and starts another worker.
 
 use crate::error::{Error, failed};
 use crate::held::Held;

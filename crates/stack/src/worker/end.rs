@@ -118,7 +118,7 @@ impl Worker {
 
     /// The worker's copy of a connection's socket is closed.
     pub(super) fn closed(&mut self, id: u32, place: (u32, u32, u32), program: &Program) {
-        // The keeper closes the last copy, and says so to the program. One that has ended has none; the next turn finds that out.
+        // Keeper and standby close theirs, and tell the program. A keeper that has ended has none; the next turn finds that out.
         if self.custody.drop_socket(id).is_err() {
             program.set_socket_held(false);
         }
