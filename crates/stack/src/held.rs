@@ -135,17 +135,12 @@ impl Held {
 
 /// Those that have no way to their peers keep no other waiting, and are given up together.
 fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &Restoration, closing: &mut Closing) {
-    for connection in &left {
-        let record = Record::new(ledger.clone(), connection.number);
-        restoration.wait_for_thread(record.caller());
-        // The standby waits for this thread in turn, should this process be killed in a call.
-        record.set_caller(gettid().as_raw_nonzero().get() as u32);
-    }
     let end = Instant::now() + PATIENCE;
     loop {
         let is_last = Instant::now() > end;
         for connection in std::mem::take(&mut left) {
             let record = Record::new(ledger.clone(), connection.number);
+            take_over(&record, restoration);
             let ends = record.ends();
             if connection.restore(&record, is_last) == Restored::NotYet {
                 left.push(connection);
@@ -158,6 +153,16 @@ fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &R
             return;
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// Only this thread makes calls on the connection's socket from now on. The standby waits for its end in turn, should this process be
+/// killed in a call.
+fn take_over(record: &Record, restoration: &Restoration) {
+    let this_thread = gettid().as_raw_nonzero().get() as u32;
+    if record.caller() != this_thread {
+        restoration.wait_for_thread(record.caller());
+        record.set_caller(this_thread);
     }
 }
 

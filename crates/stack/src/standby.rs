@@ -19,7 +19,9 @@ pub struct Standby {
     pub keeper: OwnedFd,
     /// The socket to the worker, which says the same to the keeper ([`crate::custody`]).
     pub worker: OwnedFd,
+    /// The keeper.
     pub keeper_process: Process,
+    /// The worker.
     pub worker_process: Process,
     /// The records.
     pub ledger: Ledger,

@@ -69,6 +69,7 @@ pub struct Given {
     pub ledger: Ledger,
     /// The socket to the keeper.
     pub keeper: OwnedFd,
+    /// The keeper.
     pub keeper_process: Process,
     /// The socket to the keeper's standby.
     pub standby: OwnedFd,
