@@ -106,12 +106,17 @@ impl Held {
     pub fn of_kernel(&self) -> Vec<Ends> {
         let (of_kernel, taken): (Vec<Record>, Vec<Record>) =
             self.records().partition(|record| record.stage() == Stage::Assigned);
-        let taken: HashSet<_> = taken.iter().filter_map(Record::ends).map(|ends| tuple(&ends)).collect();
+        let taken = taken.iter().filter(|record| record.stage() != Stage::Free);
+        let taken: HashSet<_> = taken.filter_map(|record| record.ends()).map(|ends| tuple(&ends)).collect();
         of_kernel.iter().filter_map(Record::ends).filter(|ends| !taken.contains(&tuple(ends))).collect()
     }
 
     fn records(&self) -> impl Iterator<Item = Record> {
-        self.connections.keys().map(|number| Record::new(self.ledger.clone(), *number))
+        self.connections.keys().map(|number| self.record(*number))
+    }
+
+    fn record(&self, number: u32) -> Record {
+        Record::new(self.ledger.clone(), number)
     }
 
     /// The worker is gone: the kernel carries its connections from now on. Their executors see to that.
@@ -122,9 +127,17 @@ impl Held {
         }
         for (domain, connections) in domains {
             connections.iter().for_each(|_| self.executors.leave(domain));
+            // A record that is free may be the next worker's before the executor comes to it. Only the socket is left to be closed.
+            let is_over = |connection: &Connection| self.record(connection.number).stage() == Stage::Free;
+            let (over, left): (Vec<Connection>, Vec<Connection>) = connections.into_iter().partition(is_over);
+            let over: Vec<_> = over.into_iter().map(|one| (self.record(one.number).ends(), one)).collect();
             let (ledger, restoration) = (self.ledger.clone(), restoration.clone());
             let restore = move |closing: &mut Closing| {
-                restore_each(connections, &ledger, &restoration, closing);
+                for (ends, connection) in over {
+                    connection.let_go(closing);
+                    restoration.done(ends);
+                }
+                restore_each(left, &ledger, &restoration, closing);
                 None
             };
             self.executors.give(domain, Box::new(restore));
@@ -276,6 +289,22 @@ pub(crate) mod tests {
         let restoration = restoring(&mut held);
         assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
         assert_eq!(lost.record.stage(), Stage::Free);
+    }
+
+    #[test]
+    fn a_record_that_was_free_is_left_to_the_next_worker() {
+        let ledger = Arc::new(Ledger::create(8).expect("a ledger"));
+        let mut held = held(&ledger);
+        let began = being_taken(&ledger, 0);
+        let memories: Vec<_> = (0..8).map(|number| holds(&mut held, number, began.near.as_fd(), 1)).collect();
+        let lock = Lock::socket(&began.near);
+        let restoration = restoring(&mut held);
+        let next = |number| Record::new(ledger.clone(), number);
+        (1..8).for_each(|number| next(number).assign(&Ends { local: address(2), remote: address(2) }));
+        drop(lock);
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
+        assert!((1..8).all(|number| next(number).stage() == Stage::Assigned));
+        assert!(memories.iter().all(|memory| !is_held(memory)));
     }
 
     #[test]
