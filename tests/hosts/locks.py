@@ -25,7 +25,7 @@ class Scene:
 
     def __init__(self, hosts):
         self.hosts, self.host = hosts, hosts.server
-        path = hosts.directory / "broker"
+        path = self.broker = hosts.directory / "broker"
         broker = self.host.process("broker", [hosts.programs_in / "sidestepd", "--address", path])
         until(path.exists, "the broker of the pods", 10, broker.must_run)
         self.holding, self.other = (Pod(hosts, name, self.host, hosts.client, path, number)
@@ -79,6 +79,14 @@ def arguments(pid):
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
 
 
+def has_ended(pid):
+    """Nobody waits for a process whose parent sleeps: it stays a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 @case
 def a_lock_that_a_program_holds(hosts, seed):
     """`seed` changes nothing."""
@@ -101,6 +109,30 @@ def a_worker_that_is_killed_in_a_call_that_sleeps(hosts, seed):
 def a_worker_that_is_replaced_in_a_call_that_sleeps(hosts, seed):
     """The same."""
     another_worker_while_a_call_sleeps(hosts, lambda worker: os.kill(hosts.server.stack.pid, signal.SIGHUP))
+
+
+@case(part=SLOW)
+def a_keeper_that_is_killed_in_a_call_that_sleeps(hosts, seed):
+    """The other domain's connections go back in time. Once the lock is free, another stack can be started."""
+    scene, host = Scene(hosts), hosts.server
+    scene.hold()
+    worker, keeper = host.worker(), host.stack
+    # The worker makes no call. The keeper does in its place.
+    os.kill(worker, signal.SIGKILL)
+    host.another_worker(worker)
+
+    def end():
+        family = host.stack_children()
+        os.kill(keeper.pid, signal.SIGKILL)
+        until(lambda: all(map(has_ended, family)), "worker and standby to end", 15)
+        if len(list(Path(f"/proc/{keeper.pid}/task").iterdir())) < 2:
+            raise Failure("no call of the keeper slept")
+    scene.others_go_on(4000, meanwhile=end)
+    scene.release()
+    keeper.popen.wait(10)
+    host.start_stack("--broker", scene.broker)
+    scene.others_go_on(800)
+    host.stop_stack()
 
 
 def another_worker_while_a_call_sleeps(hosts, end):

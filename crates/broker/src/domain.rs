@@ -44,6 +44,15 @@ impl From<Domain> for Key {
 }
 
 impl Key {
+    /// The network namespace, if the domain is a user in one.
+    pub fn netns(&self) -> Option<NetNamespace> {
+        match self.kind {
+            1 => Some(NetNamespace::Known(self.words[1])),
+            2 => Some(NetNamespace::UserMade),
+            _ => None,
+        }
+    }
+
     /// The key in a message.
     pub fn of(msg: &Msg) -> Key {
         Key { kind: msg.place, words: [msg.offer, msg.arg2] }
@@ -95,5 +104,13 @@ mod tests {
         }
         let different: HashSet<Key> = all.iter().copied().chain([Key::default()]).collect();
         assert_eq!(different.len(), all.len() + 1);
+    }
+
+    #[test]
+    fn a_key_tells_the_network_namespace_of_a_user() {
+        for netns in [NetNamespace::Known(0), NetNamespace::Known(7), NetNamespace::UserMade] {
+            assert_eq!(Key::from(Domain::User { uid: 3, netns }).netns(), Some(netns));
+        }
+        assert_eq!((Key::from(Domain::Pod(1)).netns(), Key::default().netns()), (None, None));
     }
 }

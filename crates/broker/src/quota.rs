@@ -166,7 +166,8 @@ pub struct Budgets {
     offers: Arc<Budget>,
     records: Arc<Budget>,
     connections: Arc<Budget>,
-    questions: Arc<Budget>,
+    /// The stack keeps the accounts of these: they outlive the members of a domain.
+    pub questions: Arc<Budget>,
 }
 
 impl Budgets {
@@ -191,7 +192,7 @@ impl Budgets {
     }
 }
 
-/// What one domain holds of each resource.
+/// What the members of one domain hold of each resource.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     pub descriptors: Arc<Account>,
@@ -199,7 +200,6 @@ pub struct Accounts {
     pub offers: Arc<Account>,
     pub records: Arc<Account>,
     pub connections: Arc<Account>,
-    pub questions: Arc<Account>,
 }
 
 impl Accounts {
@@ -210,7 +210,6 @@ impl Accounts {
             offers: Account::new(&budgets.offers),
             records: Account::new(&budgets.records),
             connections: Account::new(&budgets.connections),
-            questions: Account::new(&budgets.questions),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::mapping::Mapping;
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io;
+use rustix::process::{Resource, getrlimit};
 use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
@@ -22,7 +23,7 @@ impl Control {
     /// Joins as the stack. `socket`: connected to the operator's socket.
     pub fn join(socket: OwnedFd, ring_size: u32) -> io::Result<Control> {
         let bell = epoll::create(CreateFlags::CLOEXEC)?;
-        let hello = Msg { arg: u64::from(ring_size), arg2: DOORBELLS, ..Msg::new(Kind::Hello) };
+        let hello = Msg { arg: u64::from(ring_size), arg2: doorbells(), ..Msg::new(Kind::Hello) };
         wire::send(socket.as_fd(), &hello, None)?;
         let doorbell = Msg { place: PLACE, ..Msg::new(Kind::Doorbell) };
         wire::send(socket.as_fd(), &doorbell, Some(bell.as_fd()))?;
@@ -77,5 +78,11 @@ impl Control {
     }
 }
 
-/// Eventfds of programs that the stack has room for.
+/// The most eventfds of programs.
 const DOORBELLS: u64 = 1 << 16;
+
+/// Eventfds of programs that the worker has room for: half of its descriptors. The others are for sockets, and keeper and standby have the
+/// same limit.
+fn doorbells() -> u64 {
+    getrlimit(Resource::Nofile).current.map_or(DOORBELLS, |limit| DOORBELLS.min(limit / 2))
+}

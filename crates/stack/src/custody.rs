@@ -11,24 +11,30 @@
 //!
 //! The end of the worker's side of the socket says that the worker gives nothing back any more.
 
+use crate::process::{LOOK, Process};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno};
 use rustix::net::{Shutdown, shutdown};
+use rustix::time::Timespec;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::domain::Key;
 use sidestep_broker::wire;
 use sidestep_device::Device;
+use std::time::Instant;
 
 /// The worker's ends of the sockets to the keeper and to its standby.
 pub struct Custody {
     socket: OwnedFd,
     standby: OwnedFd,
+    keeper: Process,
+    /// When [`Custody::is_over`] next looks whether the keeper has ended.
+    look_at: Instant,
 }
 
 impl Custody {
-    pub fn new(socket: OwnedFd, standby: OwnedFd) -> Custody {
-        Custody { socket, standby }
+    pub fn new(socket: OwnedFd, keeper: Process, standby: OwnedFd) -> Custody {
+        Custody { socket, standby, keeper, look_at: Instant::now() + LOOK }
     }
 
     /// Keeper and standby get the message before the worker relies on what it says: if the worker is killed, they first read all
@@ -39,8 +45,24 @@ impl Custody {
     /// EPIPE: the keeper has ended.
     pub fn tell(&self, msg: &Msg, descriptor: Option<BorrowedFd>) -> io::Result<()> {
         // The keeper replaces a standby that has ended, and this worker with it.
-        let _ = tell(&self.standby, msg, descriptor);
-        tell(&self.socket, msg, descriptor)
+        let _ = self.tell_by(&self.standby, msg, descriptor);
+        self.tell_by(&self.socket, msg, descriptor)
+    }
+
+    fn tell_by(&self, socket: &OwnedFd, msg: &Msg, descriptor: Option<BorrowedFd>) -> io::Result<()> {
+        let look = Timespec::try_from(LOOK).unwrap_or_default();
+        loop {
+            match wire::send(socket.as_fd(), msg, descriptor) {
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) if self.keeper.has_ended() => {
+                    return Err(Errno::PIPE);
+                }
+                // The other end reads at once.
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => {
+                    poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&look)).map(drop)?;
+                }
+                other => return other,
+            }
+        }
     }
 
     /// The keeper can end what says that this process drives the devices.
@@ -69,27 +91,23 @@ impl Custody {
         }
     }
 
-    /// Readable when the keeper has ended, or wants the worker to end.
+    /// Readable when the keeper wants the worker to end, or has ended and no thread of it sleeps.
     pub fn news(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether the worker is to end.
-    pub fn is_over(&self) -> bool {
+    /// Whether the worker is to end. A keeper that was killed keeps its end of the socket open while a thread of it sleeps: only a look at
+    /// its process tells, and there is one in [`LOOK`].
+    pub fn is_over(&mut self) -> bool {
         let mut end = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP)];
-        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut end, Some(&now)).is_ok_and(|n| n > 0)
-    }
-}
-
-fn tell(socket: &OwnedFd, msg: &Msg, descriptor: Option<BorrowedFd>) -> io::Result<()> {
-    loop {
-        match wire::send(socket.as_fd(), msg, descriptor) {
-            // The other end reads at once.
-            Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => {
-                poll(&mut [PollFd::new(socket, PollFlags::OUT)], None).map(drop)?;
-            }
-            other => return other,
+        if poll(&mut end, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0) {
+            return true;
         }
+        let now = Instant::now();
+        if now < self.look_at {
+            return false;
+        }
+        self.look_at = now + LOOK;
+        self.keeper.has_ended()
     }
 }

@@ -14,20 +14,26 @@
 //!                what the task returns, and an eventfd
 //! ```
 
+use crate::readable::is_readable;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use sidestep_broker::closing::Closing;
-use sidestep_broker::domain::Key;
+use sidestep_broker::domain::{Key, NetNamespace};
+use sidestep_sys::tcp;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
-/// The most threads: one for each domain with connections.
+/// The most domains with connections or open tasks: each has a thread. One more thread does what belongs to no domain.
 const MOST: usize = 1024;
+/// Of the users of one network namespace that is not the stack's own. A container there may have any number of users.
+const MOST_ELSEWHERE: usize = MOST / 16;
 /// The threads call nothing that recurses.
 const STACK: usize = 256 * 1024;
 
@@ -41,6 +47,8 @@ pub struct Executors<T> {
     to_done: Sender<T>,
     news: Arc<OwnedFd>,
     processors: Option<CpuSet>,
+    /// This process's network namespace.
+    own: Option<NetNamespace>,
 }
 
 struct Executor<T> {
@@ -56,7 +64,7 @@ impl<T: Send + 'static> Executors<T> {
     pub fn start(processors: Option<CpuSet>) -> io::Result<Executors<T>> {
         let (to_done, done) = channel();
         let news = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mut all = Executors { running: HashMap::new(), done, to_done, news, processors };
+        let mut all = Executors { running: HashMap::new(), done, to_done, news, processors, own: own_namespace()? };
         all.admit(Key::default())?;
         Ok(all)
     }
@@ -65,19 +73,25 @@ impl<T: Send + 'static> Executors<T> {
     ///
     /// # Errors
     ///
-    /// EAGAIN: there are too many domains. Others: no thread can be started.
+    /// EAGAIN: there are too many domains, or too many users of this one's network namespace. Others: no thread can be started.
     pub fn admit(&mut self, domain: Key) -> io::Result<()> {
         if let Some(executor) = self.running.get_mut(&domain) {
             executor.connections += 1;
             return Ok(());
         }
         self.end_idle();
-        if self.running.len() > MOST {
+        if self.running.len() > MOST || self.is_crowded(domain) {
             return Err(Errno::AGAIN);
         }
         let executor = self.start_one()?;
         self.running.insert(domain, executor);
         Ok(())
+    }
+
+    /// Whether the users of this domain's network namespace have as many executors as they may.
+    fn is_crowded(&self, domain: Key) -> bool {
+        let Some(netns) = domain.netns().filter(|netns| Some(*netns) != self.own) else { return false };
+        self.running.keys().filter(|other| other.netns() == Some(netns)).count() >= MOST_ELSEWHERE
     }
 
     /// A connection of this domain is over. What its executor was given it still does.
@@ -102,6 +116,12 @@ impl<T: Send + 'static> Executors<T> {
     /// What a task has returned.
     pub fn next(&self) -> Option<T> {
         self.done.try_recv().ok()
+    }
+
+    /// Waits until a task has returned something, for this long, and not beyond `end` however much there is to hear. False: in vain.
+    pub fn wait(&self, longest: Duration, end: Instant) -> bool {
+        let left = longest.min(end.saturating_duration_since(Instant::now()));
+        !left.is_zero() && is_readable(self.news(), left)
     }
 
     /// Readable once a task has returned something.
@@ -136,6 +156,12 @@ impl<T: Send + 'static> Executors<T> {
     }
 }
 
+/// That of any socket that is made here.
+fn own_namespace() -> io::Result<Option<NetNamespace>> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    Ok(tcp::namespace(socket.as_raw_fd()).map(NetNamespace::Known))
+}
+
 /// A connection must not be lost with a thread that panics: once the process has ended, another one gives it back.
 struct EndsProcess;
 
@@ -164,13 +190,10 @@ fn run<T>(tasks: &Receiver<Task<T>>, open: &AtomicUsize, done: &Sender<T>, news:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readable::is_readable;
-    use rustix::fd::AsRawFd;
     use sidestep_broker::domain::Domain;
     use sidestep_sys::tcp::traffic;
     use sidestep_testkit::held::Held;
     use std::net::{TcpListener, TcpStream};
-    use std::time::Duration;
 
     /// What would be there long before, if it came at all.
     const LONG: Duration = Duration::from_secs(10);
@@ -194,6 +217,33 @@ mod tests {
             assert!(is_readable(all.news(), LONG), "nothing is done");
             all.hush();
         }
+    }
+
+    #[test]
+    fn the_users_of_one_network_namespace_leave_executors_to_others() {
+        let user = |uid, netns| Key::from(Domain::User { uid, netns });
+        let most = MOST_ELSEWHERE as u32;
+        let mut all = Executors::<()>::start(None).unwrap();
+        let (own, elsewhere) = (all.own.unwrap(), NetNamespace::Known(u64::MAX));
+        (0..most).for_each(|uid| all.admit(user(uid, elsewhere)).unwrap());
+        assert_eq!(all.admit(user(most, elsewhere)), Err(Errno::AGAIN));
+        assert_eq!(all.admit(user(0, elsewhere)), Ok(()), "another connection");
+        assert_eq!(all.admit(user(most, NetNamespace::UserMade)), Ok(()), "another namespace");
+        assert_eq!(all.admit(Key::from(Domain::Pod(1))), Ok(()));
+        (0..=most).for_each(|uid| all.admit(user(uid, own)).unwrap());
+        all.leave(user(1, elsewhere));
+        assert_eq!(all.admit(user(most, elsewhere)), Ok(()), "the place of one that has left");
+    }
+
+    #[test]
+    fn results_are_waited_for_until_the_end_only() {
+        let all = Executors::start(None).unwrap();
+        all.give(Key::default(), Box::new(|_| Some("a result")));
+        assert!(all.wait(LONG, Instant::now() + LONG));
+        assert!(!all.wait(LONG, Instant::now()), "however many there are");
+        assert_eq!(next(&all), "a result");
+        all.hush();
+        assert!(!all.wait(Duration::from_millis(1), Instant::now() + LONG));
     }
 
     #[test]

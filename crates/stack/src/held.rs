@@ -4,17 +4,18 @@ use crate::executors::Executors;
 use crate::handover::{Restored, restore};
 use crate::ledger::Ledger;
 use crate::link::Link;
-use crate::record::{Ends, Record};
-use crate::restoration::Restoration;
+use crate::record::{Ends, Record, Stage};
+use crate::restoration::{Restoration, tuple};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
+use rustix::thread::gettid;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_device::end_claim;
 use sidestep_error::chain;
 use sidestep_ring::slot;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -98,7 +99,24 @@ impl Held {
 
     /// The addresses of all connections, as far as they are known.
     pub fn ends(&self) -> Vec<Option<Ends>> {
-        self.connections.keys().map(|number| Record::new(self.ledger.clone(), *number).ends()).collect()
+        self.records().map(|record| record.ends()).collect()
+    }
+
+    /// The addresses of connections that the kernel carries, unless another one with the same addresses has left it.
+    pub fn of_kernel(&self) -> Vec<Ends> {
+        let (of_kernel, taken): (Vec<Record>, Vec<Record>) =
+            self.records().partition(|record| record.stage() == Stage::Assigned);
+        let taken = taken.iter().filter(|record| record.stage() != Stage::Free);
+        let taken: HashSet<_> = taken.filter_map(|record| record.ends()).map(|ends| tuple(&ends)).collect();
+        of_kernel.iter().filter_map(Record::ends).filter(|ends| !taken.contains(&tuple(ends))).collect()
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record> {
+        self.connections.keys().map(|number| self.record(*number))
+    }
+
+    fn record(&self, number: u32) -> Record {
+        Record::new(self.ledger.clone(), number)
     }
 
     /// The worker is gone: the kernel carries its connections from now on. Their executors see to that.
@@ -109,9 +127,17 @@ impl Held {
         }
         for (domain, connections) in domains {
             connections.iter().for_each(|_| self.executors.leave(domain));
+            // A record that is free may be the next worker's before the executor comes to it. Only the socket is left to be closed.
+            let is_over = |connection: &Connection| self.record(connection.number).stage() == Stage::Free;
+            let (over, left): (Vec<Connection>, Vec<Connection>) = connections.into_iter().partition(is_over);
+            let over: Vec<_> = over.into_iter().map(|one| (self.record(one.number).ends(), one)).collect();
             let (ledger, restoration) = (self.ledger.clone(), restoration.clone());
             let restore = move |closing: &mut Closing| {
-                restore_each(connections, &ledger, &restoration, closing);
+                for (ends, connection) in over {
+                    connection.let_go(closing);
+                    restoration.done(ends);
+                }
+                restore_each(left, &ledger, &restoration, closing);
                 None
             };
             self.executors.give(domain, Box::new(restore));
@@ -127,13 +153,12 @@ fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &R
         let is_last = Instant::now() > end;
         for connection in std::mem::take(&mut left) {
             let record = Record::new(ledger.clone(), connection.number);
-            restoration.worker.wait_for_thread(record.caller());
+            take_over(&record, restoration);
             let ends = record.ends();
             if connection.restore(&record, is_last) == Restored::NotYet {
                 left.push(connection);
                 continue;
             }
-            record.free();
             connection.let_go(closing);
             restoration.done(ends);
         }
@@ -144,17 +169,30 @@ fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &R
     }
 }
 
+/// Only this thread makes calls on the connection's socket from now on. The standby waits for its end in turn, should this process be
+/// killed in a call.
+fn take_over(record: &Record, restoration: &Restoration) {
+    let this_thread = gettid().as_raw_nonzero().get() as u32;
+    if record.caller() != this_thread {
+        restoration.wait_for_thread(record.caller());
+        record.set_caller(this_thread);
+    }
+}
+
 impl Connection {
     fn restore(&self, record: &Record, is_last: bool) -> Restored {
         let restored = restore(record, self.link.clone(), self.slot, self.socket.as_fd(), is_last);
         restored.unwrap_or_else(|error| {
             let whose = record.ends().map_or_else(|| "a connection".into(), |ends| ends.remote.to_string());
             tracing::error!("{whose}: {}", chain(&error));
+            // One that is restored is free already, and may be the next worker's by now.
+            record.free();
             Restored::Yes
         })
     }
 
-    /// Closes the last copy of the socket, and says so to the program, whose close waits for that.
+    /// Closes this process's copy of the socket, and tells the program, whose close waits for the last copy. Keeper and standby both do so:
+    /// the other one's copy is open for a moment longer.
     fn let_go(self, closing: &mut Closing) {
         closing.close(self.socket);
         slot::set_socket_held(self.link.slot(self.slot), false);
@@ -162,16 +200,16 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::handover::tests::{PROGRAM, RING, SLOT, STACK, copy, link, memory_of_a_link};
     use crate::process::Process;
-    use crate::record::Stage;
     use rustix::fd::BorrowedFd;
-    use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
     use sidestep_broker::domain::Domain;
     use sidestep_testkit::held::Held as Lock;
     use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::process::Command;
 
     /// What comes long before.
     const LONG: Duration = Duration::from_secs(10);
@@ -182,7 +220,7 @@ mod tests {
     }
 
     /// The worker has this connection, by a link of the same number. Returns the link's memory.
-    fn holds(held: &mut Held, number: u32, socket: BorrowedFd, domain: u128) -> OwnedFd {
+    pub(crate) fn holds(held: &mut Held, number: u32, socket: BorrowedFd, domain: u128) -> OwnedFd {
         let memory = memory_of_a_link();
         let of_link = |kind| Msg { link: number, side: STACK, ..Msg::new(kind) };
         held.hear(&Msg { arg: RING as u64, ..of_link(Kind::Link) }, Some(copy(&memory)));
@@ -192,20 +230,24 @@ mod tests {
         memory
     }
 
-    fn is_held(memory: &OwnedFd) -> bool {
+    pub(crate) fn is_held(memory: &OwnedFd) -> bool {
         slot::is_socket_held(link(memory, PROGRAM).slot(SLOT))
     }
 
-    /// Of a worker whose threads have all ended, but for this process.
+    /// Of a worker that has ended, and of a keeper whose threads have all ended, but for those of this process.
     fn restoring(held: &mut Held) -> Arc<Restoration> {
-        let worker = Process::new(pidfd_open(getpid(), PidfdFlags::empty()).expect("a pidfd"));
+        let mut child = Command::new("true").spawn().expect("a process");
+        let pids = [Pid::from_child(&child), getpid()];
+        let pidfds = pids.map(|pid| pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd"));
+        child.wait().expect("it ends");
         let broker = Arc::new(copy(std::io::stderr()));
-        let restoration = Arc::new(Restoration::new(worker, broker, Vec::new(), &held.ends()));
+        let ended = pidfds.map(Process::new).into();
+        let restoration = Arc::new(Restoration::new(ended, broker, Vec::new(), &held.ends()));
         held.restore_all(&restoration);
         restoration
     }
 
-    fn address(port: u16) -> SocketAddr {
+    pub(crate) fn address(port: u16) -> SocketAddr {
         ([192, 0, 2, 1], port).into()
     }
 
@@ -238,6 +280,34 @@ mod tests {
     }
 
     #[test]
+    fn the_record_of_a_connection_that_is_lost_is_free() {
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
+        let mut held = held(&ledger);
+        let lost = being_taken(&ledger, 0);
+        // Every call on what is no socket fails.
+        let _memory = holds(&mut held, 0, memory_of_a_link().as_fd(), 1);
+        let restoration = restoring(&mut held);
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
+        assert_eq!(lost.record.stage(), Stage::Free);
+    }
+
+    #[test]
+    fn a_record_that_was_free_is_left_to_the_next_worker() {
+        let ledger = Arc::new(Ledger::create(8).expect("a ledger"));
+        let mut held = held(&ledger);
+        let began = being_taken(&ledger, 0);
+        let memories: Vec<_> = (0..8).map(|number| holds(&mut held, number, began.near.as_fd(), 1)).collect();
+        let lock = Lock::socket(&began.near);
+        let restoration = restoring(&mut held);
+        let next = |number| Record::new(ledger.clone(), number);
+        (1..8).for_each(|number| next(number).assign(&Ends { local: address(2), remote: address(2) }));
+        drop(lock);
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
+        assert!((1..8).all(|number| next(number).stage() == Stage::Assigned));
+        assert!(memories.iter().all(|memory| !is_held(memory)));
+    }
+
+    #[test]
     fn who_holds_its_sockets_lock_keeps_no_other_domain_from_the_kernel() {
         let ledger = Arc::new(Ledger::create(2).expect("a ledger"));
         let mut held = held(&ledger);
@@ -251,6 +321,7 @@ mod tests {
         assert_eq!(restored.iter().map(|ends| ends.local).collect::<Vec<_>>(), [address(1)]);
         assert!(!is_held(&memories[1]) && is_held(&memories[0]));
         assert_eq!(restoration.next(Instant::now() + MOMENT), None, "the lock is held");
+        assert_ne!(all[0].record.caller(), 0, "the next process that restores it waits for this one's call");
         drop(lock);
         assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
         assert!(!is_held(&memories[0]));
@@ -259,7 +330,21 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_a_dead_worker_is_in_is_waited_for() {
+    fn the_kernel_has_what_no_worker_has_begun_to_take() {
+        let ledger = Arc::new(Ledger::create(3).expect("a ledger"));
+        let mut held = held(&ledger);
+        let taken = being_taken(&ledger, 0);
+        let ends = |port| Ends { local: address(port), remote: address(port) };
+        // One has the addresses of the one that is taken.
+        Record::new(ledger.clone(), 1).assign(&ends(0));
+        Record::new(ledger.clone(), 2).assign(&ends(7));
+        (0..3).for_each(|number| drop(holds(&mut held, number, taken.near.as_fd(), 1)));
+        assert_eq!(held.of_kernel(), [ends(7)]);
+        assert_eq!(held.ends().len(), 3);
+    }
+
+    #[test]
+    fn a_call_that_a_dead_process_is_in_is_waited_for() {
         let ledger = Arc::new(Ledger::create(2).expect("a ledger"));
         let mut held = held(&ledger);
         let all: Vec<_> = (0..2).map(|number| being_taken(&ledger, number)).collect();

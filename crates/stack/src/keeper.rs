@@ -1,18 +1,18 @@
-//! The keeper: starts the worker and its standby, and holds what the worker's connections need to survive it. It looks at no packet and decides
-//! nothing. When the worker ends, in whatever way, it gives every connection back to the kernel, and starts another worker.
+//! The keeper: starts the worker and its standby, and holds what the worker's connections need to survive it. It looks at no packet and
+//! decides nothing. When the worker ends, in whatever way, it gives every connection back to the kernel, and starts another worker.
 
 use crate::error::{Error, failed};
 use crate::held::Held;
 use crate::ledger::Ledger;
 use crate::passing;
-use crate::process::Process;
+use crate::process::{LOOK, Process};
 use crate::readable::is_readable;
-use crate::recovery::{Heard, LOOK, hear_all, hear_out, restore};
+use crate::recovery::{Heard, hear_all, hear_out, restore};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{self, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use rustix::time::Timespec;
 use sidestep_device::{Device, Parts};
 use std::os::unix::net::UnixStream;
@@ -32,6 +32,8 @@ pub struct Keeper {
     ledger: Arc<Ledger>,
     signals: Signals,
     program: WorkerCommand,
+    /// A pidfd of this process: worker and standby learn of its end by that, too.
+    this_process: OwnedFd,
 }
 
 /// What people may want of the keeper.
@@ -76,7 +78,8 @@ impl Keeper {
     pub fn new(devices: Vec<Device>, records: u32, signals: Signals, program: WorkerCommand) -> Result<Keeper, Error> {
         let ledger = Arc::new(Ledger::create(records).map_err(failed("make the ledger"))?);
         let devices = devices.into_iter().map(Device::into_parts).collect::<Result<_, _>>()?;
-        Ok(Keeper { devices, ledger, signals, program })
+        let this_process = pidfd_open(getpid(), PidfdFlags::empty()).map_err(failed("open this process"))?;
+        Ok(Keeper { devices, ledger, signals, program, this_process })
     }
 
     /// Serves until this process is to end. `join` connects to the broker, and waits for it if need be; `ready` is called when the
@@ -115,14 +118,15 @@ impl Keeper {
         let (standby_to_worker, worker_to_standby) = pair()?;
         let (of_standby, to_keeper) = pair()?;
         let child = self.spawn(WORKER, &of_worker)?;
-        let mut all = vec![broker.as_fd(), self.ledger.file(), worker_to_standby.as_fd()];
+        let mut all = vec![broker.as_fd(), self.ledger.file(), worker_to_standby.as_fd(), self.this_process.as_fd()];
         all.extend(self.devices.iter().flat_map(Parts::descriptors));
         passing::send(socket.as_fd(), &all).map_err(failed("pass descriptors to the worker"))?;
 
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed("open the worker"))?;
         let worker = Process::new(pidfd);
         let standby = self.spawn(STANDBY, &to_keeper)?;
-        let mut all = vec![broker.as_fd(), self.ledger.file(), standby_to_worker.as_fd(), worker.pidfd()];
+        let mut all = vec![broker.as_fd(), self.ledger.file(), standby_to_worker.as_fd()];
+        all.extend([self.this_process.as_fd(), worker.pidfd()]);
         all.extend(self.devices.iter().flat_map(Parts::descriptors));
         passing::send(of_standby.as_fd(), &all).map_err(failed("pass descriptors to the standby"))?;
         let held = Held::new(self.ledger.clone()).map_err(failed("start a thread"))?;
@@ -182,7 +186,7 @@ impl Keeper {
         // A worker that closes its socket and runs on must not touch the connections any more.
         running.worker.kill();
         hear_all(running.socket.as_fd(), &mut running.held);
-        restore(&self.devices, &mut running.held, running.worker, running.broker, "keeper")?;
+        restore(&self.devices, &mut running.held, vec![running.worker], running.broker, "keeper")?;
         // It has nothing left to do.
         let _ = running.standby.kill();
         let _ = running.standby.wait();

@@ -268,18 +268,21 @@ fn processor(cpu: usize) -> Option<CpuSet> {
 }
 
 fn stand_by(args: &Args, socket: RawFd) -> Result<(), Error> {
-    let Passed { keeper, first: [broker, ledger, worker, process], devices } = passed(args, socket)?;
+    let Passed { keeper, first: [broker, ledger, worker, keeper_process, worker_process], devices } =
+        passed(args, socket)?;
     let devices = devices.into_iter().map(Parts::from_descriptors).collect::<Result<_, _>>()?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
-    Ok(Standby { keeper, worker, process: Process::new(process), ledger, devices, broker }.run()?)
+    let [keeper_process, worker_process] = [keeper_process, worker_process].map(Process::new);
+    Ok(Standby { keeper, worker, keeper_process, worker_process, ledger, devices, broker }.run()?)
 }
 
 fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
-    let Passed { keeper, first: [broker, ledger, standby], devices } = passed(args, socket)?;
+    let Passed { keeper, first: [broker, ledger, standby, process], devices } = passed(args, socket)?;
     let devices = adopted(devices)?;
     let ledger = Ledger::open(ledger).map_err(not_passed)?;
     let processors = sched_getaffinity(None).ok();
-    let given = Given { devices, broker, ledger, keeper, standby, processors };
+    let keeper_process = Process::new(process);
+    let given = Given { devices, broker, ledger, keeper, keeper_process, standby, processors };
     if let Some(cpu) = args.cpu {
         let only = processor(cpu).ok_or(Error::Cpu(cpu))?;
         sched_setaffinity(None, &only).map_err(|_| Error::Cpu(cpu))?;

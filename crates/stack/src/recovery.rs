@@ -3,25 +3,21 @@
 use crate::error::Error;
 use crate::frames::{inject, pass_on, tuple_of};
 use crate::held::Held;
-use crate::process::Process;
+use crate::process::{GRACE, LOOK, Process};
 use crate::readable::is_readable;
 use crate::record::Ends;
 use crate::restoration::{Restoration, tuple};
 use crate::stage::HELD;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use sidestep_broker::wire::{self, Incoming};
-use sidestep_device::{Device, Parts, wait_for_programs};
+use sidestep_device::{Device, Parts, Taken, wait_for_programs};
 use sidestep_tcp::Tuple;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to give everything back once it is to end.
-pub const GRACE: Duration = Duration::from_secs(10);
 /// How long the next connection is waited for that goes back. It is more than those take for which the kernel has no way.
 const BOUND: Duration = Duration::from_secs(3);
-/// Between two looks whether a worker has ended: one that was killed while a thread of it sleeps in the kernel keeps its sockets open.
-pub const LOOK: Duration = Duration::from_millis(500);
 
 /// Whether more can come from the worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,21 +52,23 @@ pub fn hear_out(socket: BorrowedFd, held: &mut Held, worker: &Process) {
     }
 }
 
-/// Gives back what the worker has not given back. The worker has ended. `broker`: its socket to the broker. Waits until nothing has gone
-/// back for [`BOUND`], or for [`GRACE`]: what is held up longer goes back later, by its executor.
+/// Gives back what the worker has not given back. `ended`: the worker, and who was killed while it gave the worker's connections back.
+/// `broker`: the worker's socket to the broker. Waits until nothing has gone back for [`BOUND`], or for [`GRACE`]: what is held up longer
+/// goes back later, by its executor.
 ///
 /// # Errors
 ///
-/// The descriptors of a device cannot be copied.
+/// Some descriptors of a device cannot be copied. The connections are back nevertheless, but frames of theirs may come to this process
+/// for as long as it has the device.
 pub fn restore(
     devices: &[Parts],
     held: &mut Held,
-    worker: Process,
+    ended: Vec<Process>,
     broker: Arc<OwnedFd>,
     by: &str,
 ) -> Result<(), Error> {
     held.end_claims();
-    let (mut opened, failed) = match open(devices) {
+    let (mut opened, not_opened) = match open(devices) {
         Ok(opened) => (opened, None),
         Err(error) => (Vec::new(), Some(error)),
     };
@@ -80,8 +78,12 @@ pub fn restore(
     }
     let all = held.ends();
     let mut waiting = Waiting(all.iter().flatten().map(|ends| (tuple(ends), Vec::new())).collect());
-    let tables = devices.iter().map(Parts::taken).collect::<Result<_, _>>()?;
-    let restoration = Arc::new(Restoration::new(worker, broker, tables, &all));
+    let (tables, without_table) = tables(devices);
+    let restoration = Arc::new(Restoration::new(ended, broker, tables, &all));
+    // The kernel needs the frames of those that it carries at once, although what has begun with them may take time to be undone.
+    let of_kernel = held.of_kernel();
+    restoration.remove(&of_kernel);
+    of_kernel.iter().for_each(|ends| drop(waiting.0.remove(&tuple(ends))));
     held.restore_all(&restoration);
     let (began, mut number) = (Instant::now(), 0);
     let mut go_on = |restored: Vec<Ends>| {
@@ -105,13 +107,25 @@ pub fn restore(
     if late > 0 {
         tracing::warn!("{late} connections are not back yet: programs of their users hold the locks of sockets");
     }
-    failed.map_or(Ok(()), Err)
+    not_opened.or(without_table).map_or(Ok(()), Err)
 }
 
 /// Those that are still there: a device that is gone has no frames.
 fn open(devices: &[Parts]) -> Result<Vec<Device>, Error> {
     let parts = devices.iter().map(Parts::try_clone).collect::<Result<Vec<_>, _>>()?;
     Ok(parts.into_iter().filter_map(|parts| Device::from_parts(parts).ok()).collect())
+}
+
+/// The tables of the devices, without those that cannot be copied, and why one cannot.
+fn tables(devices: &[Parts]) -> (Vec<Taken>, Option<Error>) {
+    let (mut tables, mut failed) = (Vec::new(), None);
+    for parts in devices {
+        match parts.taken() {
+            Ok(table) => tables.push(table),
+            Err(error) => failed = Some(error.into()),
+        }
+    }
+    (tables, failed)
 }
 
 /// Frames of connections that have not gone back yet, each with the number of its device.
@@ -145,5 +159,29 @@ impl Waiting {
     fn pass_on(&mut self, ends: &Ends, devices: &[Device]) {
         let waited = self.0.remove(&tuple(ends)).unwrap_or_default();
         waited.iter().for_each(|(device, frame)| inject(&devices[*device].injector, frame));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handover::tests::{copy, memory_of_a_link};
+    use crate::held::tests::{address, holds, is_held};
+    use crate::ledger::Ledger;
+    use crate::record::{Record, Stage};
+    use rustix::fd::AsFd;
+
+    #[test]
+    fn connections_go_back_although_the_table_of_a_device_cannot_be_had() {
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
+        let mut held = Held::new(ledger.clone()).expect("a thread");
+        let memory = holds(&mut held, 0, memory_of_a_link().as_fd(), 1);
+        let record = Record::new(ledger, 0);
+        record.assign(&Ends { local: address(1), remote: address(2) });
+        let descriptors = (0..5).map(|_| copy(std::io::stderr())).collect();
+        let no_device = Parts::from_descriptors(descriptors).expect("as many as a device has");
+        let broker = Arc::new(copy(std::io::stderr()));
+        assert!(restore(&[no_device], &mut held, Vec::new(), broker, "test").is_err());
+        assert_eq!((record.stage(), is_held(&memory)), (Stage::Free, false));
     }
 }

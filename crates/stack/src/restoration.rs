@@ -15,8 +15,8 @@ pub struct Restoration {
     state: Mutex<State>,
     changed: Condvar,
     tables: Vec<Taken>,
-    /// The worker that has ended.
-    pub worker: Process,
+    /// Processes that have ended, and that had the connections in their hands.
+    ended: Vec<Process>,
     /// The broker does not hear that the worker has ended before the last connection is back.
     _broker: Arc<OwnedFd>,
 }
@@ -32,11 +32,16 @@ struct State {
 
 impl Restoration {
     /// Of these connections, as far as their addresses are known. `tables`: of all devices.
-    pub fn new(worker: Process, broker: Arc<OwnedFd>, tables: Vec<Taken>, all: &[Option<Ends>]) -> Restoration {
+    pub fn new(ended: Vec<Process>, broker: Arc<OwnedFd>, tables: Vec<Taken>, all: &[Option<Ends>]) -> Restoration {
         let mut same = HashMap::new();
         all.iter().flatten().for_each(|ends| *same.entry(tuple(ends)).or_default() += 1);
         let state = Mutex::new(State { restored: Some(Vec::new()), left: all.len(), same });
-        Restoration { state, changed: Condvar::new(), tables, worker, _broker: broker }
+        Restoration { state, changed: Condvar::new(), tables, ended, _broker: broker }
+    }
+
+    /// Waits until this thread has ended, if a process that has ended has it.
+    pub fn wait_for_thread(&self, thread: u32) {
+        self.ended.iter().for_each(|process| process.wait_for_thread(thread));
     }
 
     /// A connection is back, or lost; None: its addresses are not known.
@@ -97,15 +102,13 @@ pub fn tuple(ends: &Ends) -> Tuple {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::{PidfdFlags, getpid, pidfd_open};
     use std::time::Duration;
 
     #[test]
     fn equal_addresses_are_the_kernels_once_the_last_connection_is_back() {
         let ends = |port: u16| Some(Ends { local: ([192, 0, 2, 1], port).into(), remote: ([192, 0, 2, 2], 80).into() });
-        let worker = Process::new(pidfd_open(getpid(), PidfdFlags::empty()).expect("a pidfd"));
         let broker = Arc::new(rustix::io::dup(std::io::stderr()).expect("dup"));
-        let restoration = Restoration::new(worker, broker, Vec::new(), &[ends(1), ends(1), ends(2), None]);
+        let restoration = Restoration::new(Vec::new(), broker, Vec::new(), &[ends(1), ends(1), ends(2), None]);
         let next = || restoration.next(Instant::now() + Duration::from_millis(1));
         [ends(1), None].into_iter().for_each(|ends| restoration.done(ends));
         assert_eq!(next(), None);

@@ -17,6 +17,7 @@ use crate::frames::{Left, deliver, pass_on};
 use crate::grace::Grace;
 use crate::ledger::Ledger;
 use crate::link::Served;
+use crate::process::Process;
 use crate::record::{Record, Stage};
 use crate::stage::Entry;
 use crate::subject::{Subject, Terms};
@@ -43,6 +44,10 @@ const BATCH: usize = 64;
 const BROKER_TURNS: u32 = 32;
 /// Turns between two looks at the keeper's socket, which has news only once.
 const KEEPER_TURNS: u32 = 4096;
+/// Microseconds that the worker sleeps at most: it looks whether the keeper has ended ([`Custody::is_over`]). A look every two seconds
+/// takes no processor time worth mentioning, and while the worker sleeps nobody waits for it.
+const REST: u64 = 2_000_000;
+
 /// What the stack has done since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
@@ -64,6 +69,8 @@ pub struct Given {
     pub ledger: Ledger,
     /// The socket to the keeper.
     pub keeper: OwnedFd,
+    /// The keeper.
+    pub keeper_process: Process,
     /// The socket to the keeper's standby.
     pub standby: OwnedFd,
     /// The processors that its executors run on; None: as the worker.
@@ -120,9 +127,9 @@ pub struct Worker {
 impl Worker {
     /// Joins the broker by its operator's socket.
     pub fn new(given: Given, settings: Settings) -> Result<Worker, Error> {
-        let Given { devices, broker, ledger, keeper, standby, processors } = given;
+        let Given { devices, broker, ledger, keeper, keeper_process, standby, processors } = given;
         let control = Control::join(broker, settings.ring_size).map_err(failed("join the broker"))?;
-        let custody = Custody::new(keeper, standby);
+        let custody = Custody::new(keeper, keeper_process, standby);
         custody.lend_claims(&devices).map_err(Error::KeeperGone)?;
         let ledger = Arc::new(ledger);
         let is_free = |number: &u32| Record::new(ledger.clone(), *number).stage() == Stage::Free;
@@ -225,9 +232,8 @@ impl Worker {
         if self.links.values().any(|served| doorbell::is_ready(served.link.doorbell())) {
             return Ok(());
         }
-        let left = self.timers.next().map(|at| at.saturating_sub(now()));
-        let timeout =
-            left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
+        let us = self.timers.next().map_or(REST, |at| at.saturating_sub(now()).min(REST));
+        let timeout = Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 };
         let (broker, bell, news) = (self.control.news(), self.control.doorbell(), self.grace.news());
         let done = self.executors.news();
         let mut fds: Vec<PollFd> = [broker, bell, news, self.custody.news(), self.watch.as_fd(), done]
@@ -235,7 +241,7 @@ impl Worker {
             .into();
         let queues = self.devices.iter().flat_map(|device| &device.queues);
         fds.extend(queues.map(|queue: &Queue| PollFd::new(queue, PollFlags::IN)));
-        match poll(&mut fds, timeout.as_ref()) {
+        match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(io::Errno::INTR) => {}
             Err(error) => return Err(failed("wait")(error)),
         }

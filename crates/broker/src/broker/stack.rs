@@ -5,26 +5,71 @@
 
 use super::Broker;
 use super::pair::End;
-use crate::domain::{Key, Scope};
+use crate::domain::{Domain, Key, Scope};
 use crate::matching::{Offer, Ticket};
 use crate::outbox::Attached;
 use crate::proof::SocketFacts;
-use crate::quota::Permit;
+use crate::quota::{Account, Budget, Permit};
 use crate::receiver::loan::Loan;
 use crate::status::{Reasons, Totals};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 #[derive(Default)]
 pub struct Stack {
     /// The member. None: there is no stack.
     pub member: Option<u64>,
     next: u64,
-    /// Offers that the stack has been asked about, by the number of the question.
-    asked: BTreeMap<u64, (Ticket, Permit)>,
+    /// Questions that the stack has not answered, by their number.
+    open: BTreeMap<u64, Question>,
+    /// What each domain holds of them. A domain whose last member leaves keeps its account for as long as a question is open:
+    /// otherwise it would get another share each time that it joins again.
+    accounts: HashMap<Domain, Arc<Account>>,
     /// Counters of stacks that have ended.
     pub gone: (Totals, Reasons),
+}
+
+/// Whether the stack carries the connection of this offer.
+struct Question {
+    ticket: Ticket,
+    domain: Domain,
+    _permit: Permit,
+}
+
+impl Stack {
+    /// The number of a new question about an offer of this domain. None: the domain has enough open questions.
+    fn ask(&mut self, ticket: Ticket, domain: Domain, budget: &Arc<Budget>) -> Option<u64> {
+        let account = self.accounts.entry(domain).or_insert_with(|| Account::new(budget));
+        let Some(permit) = account.claim(1) else {
+            self.forget_unused(domain);
+            return None;
+        };
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number, Question { ticket, domain, _permit: permit });
+        Some(number)
+    }
+
+    /// The question of this number has its answer. Returns the offer that it is about.
+    fn close(&mut self, number: u64) -> Option<Ticket> {
+        let Question { ticket, domain, .. } = self.open.remove(&number)?;
+        self.forget_unused(domain);
+        Some(ticket)
+    }
+
+    /// Nobody answers the open questions any more.
+    fn close_all(&mut self) {
+        self.open.clear();
+        self.accounts.clear();
+    }
+
+    fn forget_unused(&mut self, domain: Domain) {
+        if self.accounts.get(&domain).is_some_and(|account| account.held() == 0) {
+            self.accounts.remove(&domain);
+        }
+    }
 }
 
 impl Broker {
@@ -33,7 +78,7 @@ impl Broker {
     pub(super) fn may_be_stack(&mut self, id: u64) {
         if self.is_or_was_stack(id) {
             self.stack.member = Some(id);
-            self.stack.asked.clear();
+            self.stack.close_all();
             let shown: Vec<Ticket> = self
                 .matcher
                 .all_waiting()
@@ -61,7 +106,7 @@ impl Broker {
     pub(super) fn lose_stack(&mut self, id: u64) {
         if self.is_stack(id) {
             self.stack.member = None;
-            self.stack.asked.clear();
+            self.stack.close_all();
         }
     }
 
@@ -78,12 +123,7 @@ impl Broker {
             return;
         };
         let Scope::Domain(domain) = self.scope_of(ticket.member) else { return };
-        let Some(permit) = self.accounts_of(ticket.member).and_then(|accounts| accounts.questions.claim(1)) else {
-            return;
-        };
-        let number = self.stack.next;
-        self.stack.next += 1;
-        self.stack.asked.insert(number, (ticket, permit));
+        let Some(number) = self.stack.ask(ticket, domain, &self.budgets.questions) else { return };
         let question = Key::from(domain).put_into(Msg { arg: number, ..Msg::new(Kind::Foreign) });
         self.queue(stack, question, Some(Attached::Socket(socket)));
     }
@@ -93,7 +133,7 @@ impl Broker {
         if !self.is_stack(id) {
             return self.violation(id);
         }
-        let ticket = self.stack.asked.remove(&msg.arg).map(|(ticket, _)| ticket);
+        let ticket = self.stack.close(msg.arg);
         if msg.arg2 != 0 {
             return self.declined(ticket, u8::try_from(msg.arg2).ok().and_then(Reason::from_code));
         }

@@ -6,8 +6,8 @@ use crate::calls::{Call, Done, Given};
 use crate::carried::Carried;
 use crate::cause::Cause;
 use crate::frames::inject;
+use crate::process::GRACE;
 use crate::program::Program;
-use crate::readable::is_readable;
 use crate::record::{Ends, Record};
 use crate::stage::{Conn, Entry, Stage};
 use crate::subject::Subject;
@@ -16,11 +16,12 @@ use sidestep_broker::closing::Closing;
 use sidestep_error::chain;
 use sidestep_ring::page;
 use sidestep_tcp::Tuple;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Microseconds after which a connection that the stack has carried counts as well-behaved.
 const STEADY: u64 = 10_000_000;
-/// How long the worker waits for the next connection that goes back at its end. The keeper gives back what is left.
+/// How long the worker waits for the next result of an executor at its end, within [`GRACE`] for all of them. The keeper gives back what
+/// is left.
 const LAST: Duration = Duration::from_secs(2);
 
 impl Worker {
@@ -117,7 +118,7 @@ impl Worker {
 
     /// The worker's copy of a connection's socket is closed.
     pub(super) fn closed(&mut self, id: u32, place: (u32, u32, u32), program: &Program) {
-        // The keeper closes the last copy, and says so to the program. One that has ended has none; the next turn finds that out.
+        // Keeper and standby close theirs, and tell the program. A keeper that has ended has none; the next turn finds that out.
         if self.custody.drop_socket(id).is_err() {
             program.set_socket_held(false);
         }
@@ -131,10 +132,13 @@ impl Worker {
 
     /// Gives all connections back. It does not wait for executors that are held up: the keeper gives back what is left.
     pub(super) fn give_all_back(&mut self) {
+        let end = Instant::now() + GRACE;
         (0..self.ledger.records()).for_each(|id| self.end(id, Cause::Ending));
-        while self.links.values().any(|served| served.conns().next().is_some()) {
+        loop {
+            self.hear_executors(now());
             self.kick();
-            if !self.hear_executors(now()) && !is_readable(self.executors.news(), LAST) {
+            let is_done = self.links.values().all(|served| served.conns().next().is_none());
+            if is_done || !self.executors.wait(LAST, end) {
                 return;
             }
             self.executors.hush();
