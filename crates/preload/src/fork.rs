@@ -2,22 +2,20 @@
 //! the child touches goes back to the kernel for both.
 
 use crate::thread::{self, Prepared};
+use crate::uring::table as rings;
 use crate::{
-    arena, blocked, counters, debts, drain, errno, fdtable, generation, handlers, host, life::numbers, member,
-    pid_namespace, settings, stream::late, uring, wait, waiter,
+    arena, blocked, counters, debts, drain, errno, fdtable, generation, handlers, host, life::adopt, lineage, member,
+    pid_namespace, settings, stream::late, wait, waiter,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, Ordering::*};
 use fdtable::Kind;
 use sidestep_abi::Reason;
-use sidestep_sys::{process, tcp};
-
-/// The process to which the state in this module belongs.
-static PID: AtomicU32 = AtomicU32::new(0);
+use sidestep_sys::tcp;
 
 /// Checked now and then: a child made by a system call that the library has not seen finds out that it is a child.
 #[cold]
 pub fn notice() {
-    if !thread::in_vfork() && PID.load(Relaxed) != process::pid() {
+    if !thread::in_vfork() && lineage::is_copy() {
         in_child();
     }
 }
@@ -79,11 +77,12 @@ pub fn done() {
 }
 
 pub fn in_child() {
-    if !settings::active() {
+    // A handler of the program that libc runs before ours may have made us notice already.
+    if !settings::active() || lineage::is_marked_own() {
         return;
     }
     errno::keep(|| {
-        PID.store(process::pid(), Relaxed);
+        lineage::renew();
         thread::reset_in_child();
         debts::reset_in_child();
         generation::next();
@@ -92,16 +91,16 @@ pub fn in_child() {
         fdtable::for_each(|fd, kind| match kind {
             Kind::Conn(index) => blocked::reset_connection_in_child(index),
             // The program has closed this connection. Only a call of a thread that does not exist here keeps it
-            // (`life::number`).
+            // (`life::adopt`).
             Kind::Own if tcp::is_tcp(fd) => fdtable::drop_own(fd),
             _ => {}
         });
-        numbers::reset_orphans_in_child();
+        adopt::reset_orphans_in_child();
         counters::reset_in_child();
         wait::sets::unlock_all();
         handlers::unlock();
         late::unlock();
-        uring::table::unlock_all();
+        rings::unlock_all();
         member::reset_in_child();
         waiter::reset_in_child();
     });
@@ -144,7 +143,7 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Makes libc call us around every fork that it knows of, including those of daemon(3) and forkpty(3).
 pub fn register() {
-    PID.store(process::pid(), Relaxed);
+    lineage::begin();
     extern "C" fn before() {
         prepare();
     }

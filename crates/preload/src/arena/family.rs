@@ -7,16 +7,13 @@
 //! numbers would mean nothing.
 
 use super::memory::{self, Arena, FamilySet, arena, exists};
-use crate::critical;
 use crate::record::NOBODY;
+use crate::{critical, lineage};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use sidestep_sys::process;
 
 /// Place of this process in the family, + 1; 0: none yet.
 static PLACE: AtomicU32 = AtomicU32::new(0);
-/// Number of this process when it came to the family. A child that was made out of sight, and does not know it yet, has its
-/// parent's. It may be in another PID namespace.
-static SELF: AtomicU32 = AtomicU32::new(0);
 
 /// In place of a process number: a child that is being forked and has not stored its number yet.
 const UNBORN: u32 = u32::MAX;
@@ -55,7 +52,6 @@ fn clear(words: &[&AtomicU64], bit: u64) {
 }
 
 fn join(pid: u32) -> Option<u32> {
-    let _ = SELF.compare_exchange(0, pid, AcqRel, Relaxed);
     let place = reserve(pid)?;
     match PLACE.compare_exchange(0, place + 1, AcqRel, Acquire) {
         Ok(_) => Some(place),
@@ -76,10 +72,11 @@ fn reserve(pid: u32) -> Option<u32> {
     })
 }
 
-/// Whether what stands at a place is the number of a dead process.
+/// Whether what stands at a place is the number of a dead process. A child that was made out of sight, and does not know it yet,
+/// calls nobody dead: it may be in another PID namespace.
 fn is_dead(word: u32) -> bool {
     let (pid, mine) = (word & !REAPING, process::pid());
-    word != 0 && word != UNBORN && pid != mine && SELF.load(Relaxed) == mine && !process::process_exists(pid)
+    word != 0 && word != UNBORN && pid != mine && lineage::belongs_to(mine) && !process::process_exists(pid)
 }
 
 /// Removes everything that dead processes hold, and frees their places.
@@ -142,13 +139,11 @@ pub fn cancel_child(place: u32) {
 /// After fork(), in a child in another PID namespace: it holds nothing, and begins a family of its own.
 pub fn leave_family() {
     memory::begin_anew();
-    SELF.store(0, Relaxed);
     PLACE.store(0, Relaxed);
 }
 
 /// After fork(), in the child.
 pub fn become_child(place: Option<u32>) {
-    SELF.store(process::pid(), Relaxed);
     PLACE.store(place.map_or(0, |p| p + 1), Relaxed);
     if let (Some(p), Some(a)) = (place.filter(|p| *p != UNKNOWN), arena()) {
         a.family[p as usize].store(process::pid(), Release);
