@@ -5,7 +5,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::stream::late;
 use crate::uring::table;
-use crate::{arena, blocked, counters, drain, errno, fork, settings, thread, wait};
+use crate::{arena, blocked, counters, drain, errno, fork, lineage, settings, thread, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_ring::page;
@@ -37,7 +37,7 @@ fn open(fd: i32, is_copied: bool) {
 }
 
 fn begin(fd: i32) {
-    if fd as usize >= fdtable::MAX_FD || !tcp::is_tcp(fd) {
+    if fd as usize >= fdtable::MAX_FD || !tcp::is_tcp(fd) || lineage::is_borrowed() {
         return;
     }
     fork::notice(); // the record must not get the parent's bit
