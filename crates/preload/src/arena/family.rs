@@ -6,8 +6,8 @@
 //! dead process, and the next one goes on. All processes of a family are in one PID namespace (`pid_namespace`): elsewhere their
 //! numbers would mean nothing.
 
-use super::memory::{self, Arena, FamilySet, arena, exists};
-use crate::record::NOBODY;
+use super::memory::{self, Arena, FAMILY, FamilySet, arena, exists};
+use crate::record::{Conn, NOBODY};
 use crate::{critical, lineage};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use sidestep_sys::process;
@@ -20,7 +20,7 @@ const UNBORN: u32 = u32::MAX;
 /// Beside the number of a process that removes the bits of a dead one, whose place this was. Numbers are below 2^22.
 const REAPING: u32 = 1 << 31;
 /// Shared by all holders that found no free place. Such holders always count as alive, and their bit is never removed.
-pub const UNKNOWN: u32 = memory::FAMILY as u32 - 1;
+pub const UNKNOWN: u32 = FAMILY as u32 - 1;
 
 /// Place of this process in the family; the first call takes one.
 pub fn me() -> Option<u32> {
@@ -72,10 +72,10 @@ fn reserve(pid: u32) -> Option<u32> {
     })
 }
 
-/// Whether what stands at a place is the number of a dead process. A child that was made out of sight, and does not know it yet,
+/// Whether what stands at a place is the number of a dead process. `mine` is the number of this one. A child that was made out of sight, and does not know it yet,
 /// calls nobody dead: it may be in another PID namespace.
-fn is_dead(word: u32) -> bool {
-    let (pid, mine) = (word & !REAPING, process::pid());
+fn is_dead(word: u32, mine: u32) -> bool {
+    let pid = word & !REAPING;
     word != 0 && word != UNBORN && pid != mine && lineage::belongs_to(mine) && !process::process_exists(pid)
 }
 
@@ -83,35 +83,40 @@ fn is_dead(word: u32) -> bool {
 #[cold]
 pub fn reap_all() {
     let Some(a) = arena() else { return };
-    for place in 0..UNKNOWN {
-        let word = a.family[place as usize].load(Acquire);
-        if is_dead(word) {
-            reap(a, place, word);
-        }
-    }
+    let mine = process::pid();
+    // A handler of the program that jumps out would leave places claimed for as long as this process lives.
+    critical::section(|| {
+        let is_claimed = |place: &u32| {
+            let word = a.family[*place as usize].load(Acquire);
+            is_dead(word, mine) && claim(a, *place, word, mine)
+        };
+        vacate(a, (0..UNKNOWN).filter(is_claimed).fold(0, |places, place| places | 1 << place));
+    });
 }
 
 /// The process at this place, which `word` names, is dead.
 #[cold]
-fn reap(a: &Arena, place: u32, word: u32) {
-    // A handler of the program that jumps out would leave the place claimed for as long as this process lives.
+fn reap(a: &Arena, place: u32, word: u32, mine: u32) {
     critical::section(|| {
-        let claim = REAPING | process::pid();
-        if a.family[place as usize].compare_exchange(word, claim, AcqRel, Relaxed).is_ok() {
-            vacate(a, place);
+        if claim(a, place, word, mine) {
+            vacate(a, 1 << place);
         }
     });
 }
 
-/// Removes the bit of a place that no living process has, and frees the place.
-fn vacate(a: &Arena, place: u32) {
-    let bit = 1 << place;
+/// This process, with the number `mine`, is to free the place. False: another one was first.
+fn claim(a: &Arena, place: u32, word: u32, mine: u32) -> bool {
+    a.family[place as usize].compare_exchange(word, REAPING | mine, AcqRel, Relaxed).is_ok()
+}
+
+/// Removes the bits of places that no living process has, in one pass over everything, and frees the places.
+fn vacate(a: &Arena, places: u64) {
+    if places == 0 {
+        return;
+    }
     for (index, c) in a.conns().iter().enumerate() {
-        // The next process at this place must not take what the last one attached for its own.
-        if c.owner.load(Relaxed) == place {
-            let _ = c.owner.compare_exchange(place, NOBODY, AcqRel, Relaxed);
-        }
-        if c.holders.bits() & bit != 0 && c.holders.remove(bit) {
+        disown(c, places);
+        if c.holders.bits() & places != 0 && c.holders.remove(places) {
             // The slot and the offer were the dead process's: the broker has learnt of its end.
             c.unlock_for_the_dead();
             a.end(index as u32);
@@ -119,9 +124,17 @@ fn vacate(a: &Arena, place: u32) {
     }
     for s in a.sets() {
         let FamilySet { holders, users, managers, .. } = s;
-        clear(&[managers, users, holders], bit);
+        clear(&[managers, users, holders], places);
     }
-    a.family[place as usize].store(0, Release);
+    (0..UNKNOWN).filter(|place| places >> place & 1 != 0).for_each(|place| a.family[place as usize].store(0, Release));
+}
+
+/// The next process at one of these places must not take what the last one attached for its own.
+fn disown(c: &Conn, places: u64) {
+    let owner = c.owner.load(Relaxed);
+    if owner < FAMILY as u32 && places >> owner & 1 != 0 {
+        let _ = c.owner.compare_exchange(owner, NOBODY, AcqRel, Relaxed);
+    }
 }
 
 /// Before fork(): takes a place for the child, which will hold everything that this process holds. None: nothing is shared.
@@ -132,7 +145,7 @@ pub fn reserve_for_child() -> Option<u32> {
 /// After a failed fork(): the child that there is not holds nothing.
 pub fn cancel_child(place: u32) {
     if let Some(a) = arena().filter(|_| place != UNKNOWN) {
-        critical::section(|| vacate(a, place));
+        critical::section(|| vacate(a, 1 << place));
     }
 }
 
@@ -159,7 +172,11 @@ pub fn has_others(word: &AtomicU64) -> bool {
 pub fn any_other(bits: u64) -> bool {
     // At UNKNOWN other processes may be registered besides this one, so its bit counts as another's.
     let mut others = bits & !own_bit();
+    if others == 0 {
+        return false;
+    }
     let Some(a) = arena() else { return false };
+    let mine = process::pid();
     while others != 0 {
         let place = others.trailing_zeros();
         others &= others - 1;
@@ -167,9 +184,9 @@ pub fn any_other(bits: u64) -> bool {
         if place == UNKNOWN || word == UNBORN {
             return true;
         }
-        if is_dead(word) {
-            reap(a, place, word);
-        } else if word & REAPING == 0 && word != 0 && word != process::pid() {
+        if is_dead(word, mine) {
+            reap(a, place, word, mine);
+        } else if word & REAPING == 0 && word != 0 && word != mine {
             return true;
         }
     }
@@ -225,6 +242,22 @@ pub mod tests {
         reap_all();
         assert_eq!(c.holders.bits() & 1 << place, 0);
         assert_ne!(c.owner.load(Relaxed), place);
+    }
+
+    #[test]
+    fn several_of_the_dead_leave_at_once() {
+        let (shared, theirs, dead) = (begun(), begun(), [child(), child(), child()]);
+        dead.into_iter().for_each(|place| share_with_child(shared, place));
+        dead[1..].iter().for_each(|place| share_with_child(theirs, *place));
+        conn(shared).owner.store(dead[1], Relaxed);
+        let_go(theirs);
+        let generation = conn(theirs).phase.generation();
+        dead.into_iter().for_each(kill);
+        reap_all();
+        assert_eq!((conn(shared).holders.bits(), conn(shared).owner.load(Relaxed)), (bit(), NOBODY));
+        let is_ended = conn(theirs).phase.is(sidestep_conn::Phase::Free);
+        assert!(is_ended || conn(theirs).phase.generation() != generation, "given back, and perhaps in use again");
+        let_go(shared);
     }
 
     #[test]
