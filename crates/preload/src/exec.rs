@@ -29,12 +29,13 @@ pub fn prepare() {
 
 /// Leaves the connections that exec() closes to their other holders: this process lives on, and would count as a holder.
 fn let_closed_go() {
+    let mut alive = 0;
     fdtable::for_each(|fd, kind| {
         if let Kind::Conn(index) = kind
             && arena::local(index).refs.load(Relaxed) == 1
             && !survives(fd)
         {
-            arena::let_go_for_exec(index);
+            arena::let_go_for_exec(index, &mut alive);
         }
     });
 }

@@ -10,7 +10,7 @@ use super::memory::{self, Arena, FAMILY, FamilySet, arena, exists};
 use crate::record::{Conn, NOBODY};
 use crate::{critical, lineage};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use sidestep_sys::process;
+use sidestep_sys::{arch, clock, process};
 
 /// Place of this process in the family, + 1; 0: none yet.
 static PLACE: AtomicU32 = AtomicU32::new(0);
@@ -165,15 +165,33 @@ pub fn become_child(place: Option<u32>) {
 
 /// Whether another living process has its bit in this word.
 pub fn has_others(word: &AtomicU64) -> bool {
-    any_other(word.load(Acquire))
+    any_other(word.load(Acquire), &mut 0)
 }
 
-/// Whether one of these bits is that of another living process. Removes what dead ones hold.
-pub fn any_other(bits: u64) -> bool {
+/// Least time between two checks of whether relatives still hold a thing.
+const HELD_US: u64 = 10_000;
+
+/// As [`any_other`], according to a recent check. `held_until`: time (ticks) until which its answer counts.
+pub fn any_other_lately(bits: u64, held_until: &AtomicU64) -> bool {
+    if bits & !own_bit() == 0 {
+        return false;
+    }
+    let now = arch::ticks();
+    if now < held_until.load(Relaxed) {
+        return true;
+    }
+    let held = any_other(bits, &mut 0);
+    held_until.store(if held { now + clock::ticks_of_us(HELD_US) } else { 0 }, Relaxed);
+    held
+}
+
+/// Whether one of these bits is that of another living process. Removes what dead ones hold. `alive`: the bits of those that were
+/// found alive during this call of the program, so that the kernel is asked once for each.
+pub fn any_other(bits: u64, alive: &mut u64) -> bool {
     // At UNKNOWN other processes may be registered besides this one, so its bit counts as another's.
     let mut others = bits & !own_bit();
-    if others == 0 {
-        return false;
+    if others == 0 || others & *alive != 0 {
+        return others != 0;
     }
     let Some(a) = arena() else { return false };
     let mine = process::pid();
@@ -187,6 +205,7 @@ pub fn any_other(bits: u64) -> bool {
         if is_dead(word, mine) {
             reap(a, place, word, mine);
         } else if word & REAPING == 0 && word != 0 && word != mine {
+            *alive |= 1 << place;
             return true;
         }
     }
@@ -229,6 +248,25 @@ pub mod tests {
         kill(place);
         assert!(!has_others(&word));
         assert!(has_others(&AtomicU64::new(1 << UNKNOWN)), "always taken to be alive");
+    }
+
+    #[test]
+    fn one_that_was_found_alive_is_not_asked_for_again() {
+        me().expect("a place");
+        clock::calibrate();
+        let place = child();
+        // Process 1 lives as long as any other.
+        arena().expect("an arena").family[place as usize].store(1, Release);
+        let mut alive = 0;
+        assert!(any_other(1 << place, &mut alive));
+        assert_eq!(alive, 1 << place);
+        let held_until = AtomicU64::new(0);
+        assert!(any_other_lately(1 << place, &held_until));
+        kill(place);
+        assert!(any_other(1 << place, &mut alive) && any_other_lately(1 << place, &held_until));
+        assert!(!any_other_lately(bit(), &held_until), "the bit is gone, so nothing is to be asked");
+        held_until.store(0, Relaxed);
+        assert!(!any_other_lately(1 << place, &held_until));
     }
 
     #[test]

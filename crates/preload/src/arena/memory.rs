@@ -52,10 +52,18 @@ pub struct Local {
     pub orphan: AtomicU32,
     /// The record's generation when this process, about to exec(), left the connection to its other holders; 0: it did not.
     pub left_in: AtomicU32,
+    /// Time (ticks) until which a relative is assumed to hold the connection, too.
+    pub held_until: AtomicU64,
 }
 
 static LOCAL: [Local; CONNS] = [const {
-    Local { refs: AtomicU32::new(0), fd: AtomicU32::new(0), orphan: AtomicU32::new(0), left_in: AtomicU32::new(0) }
+    Local {
+        refs: AtomicU32::new(0),
+        fd: AtomicU32::new(0),
+        orphan: AtomicU32::new(0),
+        left_in: AtomicU32::new(0),
+        held_until: AtomicU64::new(0),
+    }
 }; CONNS];
 
 pub fn local(index: u32) -> &'static Local {

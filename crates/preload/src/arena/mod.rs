@@ -13,10 +13,12 @@ mod records;
 mod shared_sets;
 
 pub use family::{
-    UNKNOWN, become_child, bit, cancel_child, has_others, leave_family, leave_holders, me, reserve_for_child,
+    UNKNOWN, any_other_lately, become_child, bit, cancel_child, has_others, leave_family, leave_holders, me,
+    reserve_for_child,
 };
 pub use memory::{CONNS, FamilySet, conn, local};
 pub use records::{
-    alloc, held_by_others, hold_late, is_inherited, let_go, let_go_for_exec, number, rejoin, share_with_child,
+    alloc, held_by_others, held_lately, hold_late, is_inherited, let_go, let_go_for_exec, number, rejoin,
+    share_with_child,
 };
 pub use shared_sets::{alloc_set, family_set};

@@ -43,7 +43,12 @@ pub fn let_go(index: u32) {
 
 /// Whether another living process holds the connection.
 pub fn held_by_others(c: &Conn) -> bool {
-    family::any_other(c.holders.bits())
+    family::any_other(c.holders.bits(), &mut 0)
+}
+
+/// As [`held_by_others`], according to a recent check.
+pub fn held_lately(index: u32) -> bool {
+    family::any_other_lately(conn(index).holders.bits(), &local(index).held_until)
 }
 
 /// Before fork(): the child at this place is to hold the connection, too. A child that does not hold it leaves it to the kernel.
@@ -73,10 +78,12 @@ pub fn hold_late(index: u32) -> bool {
 }
 
 /// Before exec(), which closes the connection: leaves it to its other holders, if there are any. They cannot learn of the exec().
-/// Not if the broker knows the connection as this process's: exec() may fail, and then the others would have ended it.
-pub fn let_go_for_exec(index: u32) {
+/// Not if the broker knows the connection as this process's: exec() may fail, and then the others would have ended it. `alive`: as
+/// for [`family::any_other`].
+pub fn let_go_for_exec(index: u32, alive: &mut u64) {
     let (c, local) = (conn(index), local(index));
-    if (is_inherited(c) || matches!(c.phase.phase(), Phase::Kernel { .. })) && held_by_others(c) {
+    let may_go = is_inherited(c) || matches!(c.phase.phase(), Phase::Kernel { .. });
+    if may_go && family::any_other(c.holders.bits(), alive) {
         local.left_in.store(c.phase.generation(), Relaxed);
         if !c.holders.remove_unless_last(own_bit()) {
             local.left_in.store(0, Relaxed);
@@ -203,13 +210,13 @@ mod tests {
     fn a_failed_exec_finds_its_connection_again() {
         let (index, place) = (begun(), child());
         share_with_child(index, place);
-        let_go_for_exec(index);
+        let_go_for_exec(index, &mut 0);
         assert_eq!(conn(index).holders.bits(), 1 << place);
         assert!(rejoin(index));
         assert_eq!(conn(index).holders.bits(), 1 << place | bit());
         kill(place);
         assert!(!held_by_others(conn(index)));
-        let_go_for_exec(index);
+        let_go_for_exec(index, &mut 0);
         assert_eq!(conn(index).holders.bits(), bit(), "the last holder stays");
         let_go(index);
     }
@@ -219,7 +226,7 @@ mod tests {
         let (index, place) = (begun(), child());
         let (c, other) = (conn(index), 1 << place);
         share_with_child(index, place);
-        let_go_for_exec(index);
+        let_go_for_exec(index, &mut 0);
         c.phase.go(Event::Close);
         c.phase.go(Event::Free);
         c.reset(0, other);

@@ -58,6 +58,7 @@ fn begin(fd: i32) {
     blocked::is_any(index); // removes entries of threads that were cancelled while blocked on the record's last connection
     local.orphan.store(0, Relaxed);
     local.left_in.store(0, Relaxed);
+    local.held_until.store(0, Relaxed);
     late::forget(index);
     page::count_seen(counters::page());
     fdtable::set(fd, Kind::Conn(index));
