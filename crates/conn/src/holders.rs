@@ -27,8 +27,8 @@ impl Holders {
         self.change(|bits| (bits & mine != 0).then_some(bits | other))
     }
 
-    /// The process becomes a holder. False: nobody holds the record any more. If true, the record may yet be that of a later
-    /// connection, which the caller can see from then on, since the record cannot end now.
+    /// The process becomes a holder. False: nobody holds the record any more. If true, the record may be that of a later connection.
+    /// It cannot end from then on, so the caller compares generations, and lets go of it if they differ.
     pub fn add_late(&self, bit: u64) -> bool {
         self.change(|bits| (bits != 0).then_some(bits | bit))
     }

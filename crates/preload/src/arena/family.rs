@@ -215,7 +215,7 @@ pub fn any_other(bits: u64, alive: &mut u64) -> bool {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::arena::{alloc, conn, held_by_others, let_go, share_with_child};
+    use crate::arena::{alloc, conn, held_by_others, let_go, local, share_with_child};
 
     /// No process has this number.
     const NO_PROCESS: u32 = u32::MAX / 4;
@@ -236,6 +236,7 @@ pub mod tests {
     pub fn begun() -> u32 {
         let index = alloc().expect("a record");
         conn(index).reset(0, bit());
+        local(index).generation.store(conn(index).phase.generation(), Relaxed);
         index
     }
 

@@ -71,10 +71,23 @@ fn stays_on_kernel(c: &Conn) -> bool {
 }
 
 /// This process is a child that was made out of sight, and has inherited a descriptor of the connection. False: nobody holds the
-/// record any more.
+/// record any more, or it is a later connection's.
 pub fn hold_late(index: u32) -> bool {
-    let mine = bit();
-    mine != 0 && conn(index).holders.add_late(mine)
+    hold_in(index, local(index).generation.load(Relaxed))
+}
+
+/// This process becomes a holder of a record that may have been given back meanwhile. False: it is not of this generation any more.
+fn hold_in(index: u32, generation: u32) -> bool {
+    let mine = own_bit();
+    if mine == 0 || !conn(index).holders.add_late(mine) {
+        return false;
+    }
+    // From here on the record cannot end. But it may be that of a later connection.
+    let is_same = conn(index).phase.generation() == generation;
+    if !is_same {
+        let_go(index);
+    }
+    is_same
 }
 
 /// Before exec(), which closes the connection: leaves it to its other holders, if there are any. They cannot learn of the exec().
@@ -94,18 +107,7 @@ pub fn let_go_for_exec(index: u32, alive: &mut u64) {
 /// After a failed exec(): holds the connection again, if the process let it go. False: the other holders have ended the connection.
 pub fn rejoin(index: u32) -> bool {
     let left_in = local(index).left_in.swap(0, Relaxed);
-    if left_in == 0 {
-        return true;
-    }
-    if !conn(index).holders.add_late(own_bit()) {
-        return false;
-    }
-    // From here on the record cannot end. But it may be that of a later connection.
-    let is_same = conn(index).phase.generation() == left_in;
-    if !is_same {
-        let_go(index);
-    }
-    is_same
+    left_in == 0 || hold_in(index, left_in)
 }
 
 /// Whether another process of the family has attached the connection.
@@ -247,5 +249,18 @@ mod tests {
         conn(index).holders.begin(bit());
         let_go(index);
         kill(place);
+    }
+
+    #[test]
+    fn a_child_made_out_of_sight_does_not_take_a_later_connection_for_its_own() {
+        let (index, place) = (begun(), child());
+        let (c, other) = (conn(index), 1 << place);
+        c.phase.go(Event::Close);
+        c.phase.go(Event::Free);
+        c.reset(0, other);
+        assert!(!hold_late(index));
+        assert_eq!(c.holders.bits(), other);
+        kill(place);
+        family::reap_all();
     }
 }

@@ -57,6 +57,7 @@ fn begin(fd: i32) {
     local.fd.store(fd as u32, Relaxed);
     blocked::is_any(index); // removes entries of threads that were cancelled while blocked on the record's last connection
     local.orphan.store(0, Relaxed);
+    local.generation.store(arena::conn(index).phase.generation(), Relaxed);
     local.left_in.store(0, Relaxed);
     local.held_until.store(0, Relaxed);
     late::forget(index);
