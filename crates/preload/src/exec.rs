@@ -22,6 +22,7 @@ pub fn prepare() {
         errno::keep(|| {
             wait::epoll::shared::before_exec(survives);
             let_closed_go();
+            arena::leave_place();
         });
         errno::keep(report::write_some);
     }

@@ -1,6 +1,7 @@
 //! fork(): the child also holds every connection, but membership, doorbells and counters are the parent's. A connection that
 //! the child touches goes back to the kernel for both.
 
+use crate::arena::Birth;
 use crate::thread::{self, Prepared};
 use crate::uring::table as rings;
 use crate::{
@@ -33,24 +34,35 @@ pub fn prepare_child(is_apart: bool) {
     errno::keep(|| {
         notice(); // a child made out of sight would give away its parent's bits
         let is_apart = is_apart || fdtable::follows_any() && pid_namespace::is_another_for_children();
-        thread::set_prepared(if is_apart { leave_to_kernel() } else { share() });
+        let prepared = if is_apart {
+            leave_to_kernel();
+            Prepared::Apart
+        } else {
+            share()
+        };
+        thread::set_prepared(prepared);
     });
 }
 
 fn share() -> Prepared {
     wait::epoll::shared::before_fork();
-    let Some(place) = arena::reserve_for_child() else { return Prepared::Alone };
-    wait::epoll::shared::hold(place);
-    for_each_conn(|_, index| arena::share_with_child(index, place));
-    Prepared::Place(place)
+    if !arena::exists() {
+        return Prepared::Alone;
+    }
+    let Some(birth) = arena::reserve_for_child() else {
+        leave_to_kernel();
+        return Prepared::Crowded;
+    };
+    wait::epoll::shared::hold(birth.place());
+    for_each_conn(|_, index| arena::share_with_child(index, birth.place()));
+    Prepared::Birth(birth.number())
 }
 
 /// The child will have the kernel's sockets and sets, and no part in what this process knows of them: the kernel serves both.
 #[cold]
-fn leave_to_kernel() -> Prepared {
+fn leave_to_kernel() {
     wait::epoll::shared::leave_all();
     for_each_conn(|fd, index| drain::to_kernel(arena::conn(index), fd, Reason::Shared));
-    Prepared::Apart
 }
 
 fn for_each_conn(mut each: impl FnMut(i32, u32)) {
@@ -66,8 +78,8 @@ pub fn failed() {
     if !settings::active() {
         return;
     }
-    if let Prepared::Place(place) = thread::claim_prepared() {
-        errno::keep(|| arena::cancel_child(place));
+    if let Prepared::Birth(number) = thread::claim_prepared() {
+        errno::keep(|| arena::cancel_child(Birth::of(number)));
     }
 }
 
@@ -109,18 +121,10 @@ pub fn in_child() {
 /// In the child: what it holds of what its parent has.
 fn inherit() {
     match thread::claim_prepared() {
-        Prepared::Place(place) => {
-            arena::become_child(Some(place));
-            // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
-            fdtable::reset_in_child(|index| arena::conn(index).holders.bits() & 1 << place != 0);
-        }
-        Prepared::Alone => {
-            arena::become_child(None);
-            fdtable::reset_in_child(|_| false);
-            wait::epoll::shared::hold_late();
-        }
-        Prepared::Nothing if !pid_namespace::is_foreign() => {
-            arena::become_child(None);
+        Prepared::Apart => leave_family(),
+        Prepared::Nothing if pid_namespace::is_foreign() => leave_family(),
+        Prepared::Nothing => {
+            arena::forget_place();
             for_each_conn(|fd, index| {
                 if !arena::hold_late(index) {
                     fdtable::set(fd, Kind::Other);
@@ -128,15 +132,36 @@ fn inherit() {
             });
             wait::epoll::shared::hold_late();
         }
-        Prepared::Apart | Prepared::Nothing => {
-            wait::sets::unlock_all();
-            for_each_conn(|fd, _| wait::epoll::return_to_kernel(fd));
-            blocked::reset_connections_in_child();
+        Prepared::Alone => {
+            arena::forget_place();
             fdtable::reset_in_child(|_| false);
-            wait::epoll::shared::leave_family_in_child();
-            arena::leave_family();
+            wait::epoll::shared::hold_late();
+        }
+        Prepared::Birth(number) if arena::become_child(Birth::of(number)) => {
+            let bit = 1 << Birth::of(number).place();
+            // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
+            fdtable::reset_in_child(|index| arena::conn(index).holders.bits() & bit != 0);
+        }
+        Prepared::Birth(_) | Prepared::Crowded => {
+            arena::forget_place();
+            inherit_nothing();
         }
     }
+}
+
+/// The child belongs to no family but its own.
+fn leave_family() {
+    inherit_nothing();
+    arena::leave_family();
+}
+
+/// The child has the kernel's sockets and sets only.
+fn inherit_nothing() {
+    wait::sets::unlock_all();
+    for_each_conn(|fd, _| wait::epoll::return_to_kernel(fd));
+    blocked::reset_connections_in_child();
+    fdtable::reset_in_child(|_| false);
+    wait::epoll::shared::leave_family_in_child();
 }
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);

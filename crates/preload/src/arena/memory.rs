@@ -20,6 +20,8 @@ pub struct Arena {
     fresh: AtomicU32,
     /// Records of sets from here on have never been used.
     pub fresh_sets: AtomicU32,
+    /// Counts the children that were to be forked.
+    pub births: AtomicU32,
     /// Process numbers by place (`family`); 0: the place is free, and nothing has its bit.
     pub family: [AtomicU32; FAMILY],
     conns: [Conn; CONNS],

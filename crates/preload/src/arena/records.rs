@@ -1,41 +1,27 @@
 //! Who holds the record of a connection: from its beginning to the end of its last holder.
 
-use super::family::{self, UNKNOWN, bit, me, own_bit};
+use super::dead;
+use super::family::{self, bit, me};
 use super::memory::{arena, conn, local};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use core::sync::atomic::{AtomicU64, Ordering::*};
-use sidestep_abi::Reason;
+use core::sync::atomic::Ordering::*;
 use sidestep_conn::Phase;
-use sidestep_sys::{arch, clock};
-
-/// Least time between two searches for records of dead processes while there is no free one.
-const SEARCH_US: u64 = 100_000;
 
 /// A record that nobody holds. The caller becomes its holder by [`Conn::reset`].
 pub fn alloc() -> Option<u32> {
     let a = arena()?;
     a.take_free().or_else(|| {
-        search();
+        dead::search();
         a.pop()
     })
-}
-
-#[cold]
-fn search() {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let (now, next) = (arch::ticks(), NEXT.load(Relaxed));
-    let later = now + clock::ticks_of_us(SEARCH_US);
-    if now >= next && NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_ok() {
-        family::reap_all();
-    }
 }
 
 /// This process no longer holds the connection. If nobody else does, the record is given back. No effect if this process does not
 /// hold it.
 pub fn let_go(index: u32) {
     if let Some(a) = arena()
-        && conn(index).holders.remove(own_bit())
+        && conn(index).holders.remove(bit())
     {
         a.end(index);
     }
@@ -51,23 +37,10 @@ pub fn held_lately(index: u32) -> bool {
     family::any_other_lately(conn(index).holders.bits(), &local(index).held_until)
 }
 
-/// Before fork(): the child at this place is to hold the connection, too. A child that does not hold it leaves it to the kernel.
-/// No effect if another thread has closed the connection meanwhile.
+/// Before fork(): the child at this place is to hold the connection, too. No effect if another thread has closed the connection
+/// meanwhile.
 pub fn share_with_child(index: u32, place: u32) {
-    let c = conn(index);
-    if place == UNKNOWN && stays_on_kernel(c) {
-        return;
-    }
-    c.holders.add_beside(bit(), 1 << place);
-}
-
-/// Whether both processes can use the connection without knowing of each other. The bit of [`UNKNOWN`] is never removed, and would
-/// keep the record in use for ever.
-fn stays_on_kernel(c: &Conn) -> bool {
-    if matches!(c.phase.phase(), Phase::Kernel { .. }) {
-        c.keep_on_kernel(Reason::Shared);
-    }
-    c.phase.is(Phase::Kernel { for_good: true })
+    conn(index).holders.add_beside(bit(), 1 << place);
 }
 
 /// This process is a child that was made out of sight, and has inherited a descriptor of the connection. False: nobody holds the
@@ -78,7 +51,7 @@ pub fn hold_late(index: u32) -> bool {
 
 /// This process becomes a holder of a record that may have been given back meanwhile. False: it is not of this generation any more.
 fn hold_in(index: u32, generation: u32) -> bool {
-    let mine = own_bit();
+    let mine = bit();
     if mine == 0 || !conn(index).holders.add_late(mine) {
         return false;
     }
@@ -98,7 +71,7 @@ pub fn let_go_for_exec(index: u32, alive: &mut u64) {
     let may_go = is_inherited(c) || matches!(c.phase.phase(), Phase::Kernel { .. });
     if may_go && family::any_other(c.holders.bits(), alive) {
         local.left_in.store(c.phase.generation(), Relaxed);
-        if !c.holders.remove_unless_last(own_bit()) {
+        if !c.holders.remove_unless_last(bit()) {
             local.left_in.store(0, Relaxed);
         }
     }
@@ -178,8 +151,8 @@ mod tests {
         let_go(index);
         assert_eq!(conn(index).holders.bits(), 1 << place);
         kill(place);
-        family::reap_all();
-        family::reap_all();
+        dead::reap_all();
+        dead::reap_all();
         let all: Vec<u32> = (0..2).map(|_| begun()).collect();
         assert_ne!(all[0], all[1]);
         all.into_iter().for_each(let_go);
@@ -196,16 +169,6 @@ mod tests {
             let_go(index);
             kill(place);
         }
-    }
-
-    /// As above, while as many other children live as the family has places for.
-    #[test]
-    fn a_child_without_a_place_takes_no_record_with_it() {
-        let index = begun();
-        share_with_child(index, UNKNOWN);
-        assert_eq!(conn(index).holders.bits(), bit());
-        assert!(conn(index).phase.is(Phase::Kernel { for_good: true }), "two processes use it, unknown to each other");
-        let_go(index);
     }
 
     #[test]
@@ -235,7 +198,7 @@ mod tests {
         assert!(!rejoin(index));
         assert_eq!(c.holders.bits(), other);
         kill(place);
-        family::reap_all();
+        dead::reap_all();
     }
 
     #[test]
@@ -261,6 +224,6 @@ mod tests {
         assert!(!hold_late(index));
         assert_eq!(c.holders.bits(), other);
         kill(place);
-        family::reap_all();
+        dead::reap_all();
     }
 }

@@ -41,8 +41,8 @@ fn begin(fd: i32) {
         return;
     }
     fork::notice(); // the record must not get the parent's bit
-    // A holder without a place of its own can neither use a ring nor give the record back.
-    let Some(me) = arena::me().filter(|place| *place != arena::UNKNOWN) else { return };
+    // A process without a place cannot hold a record.
+    let Some(me) = arena::me() else { return };
     let Some(index) = arena::alloc() else { return };
     let open_flags = fdsys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
     let flags = if open_flags & libc::O_NONBLOCK != 0 { flag::NONBLOCK } else { 0 };
