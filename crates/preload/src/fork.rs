@@ -33,6 +33,7 @@ pub fn prepare_child(is_apart: bool) {
     }
     errno::keep(|| {
         notice(); // a child made out of sight would give away its parent's bits
+        cancel_prepared(); // of a fork by daemon(3) or forkpty(3) that failed, which nobody has told us
         let is_apart = is_apart || fdtable::follows_any() && pid_namespace::is_another_for_children();
         let prepared = if is_apart {
             leave_to_kernel();
@@ -78,8 +79,13 @@ pub fn failed() {
     if !settings::active() {
         return;
     }
+    errno::keep(cancel_prepared);
+}
+
+/// No effect if the child is there, and has come to life.
+fn cancel_prepared() {
     if let Prepared::Birth(number) = thread::claim_prepared() {
-        errno::keep(|| arena::cancel_child(Birth::of(number)));
+        arena::cancel_child(Birth::of(number));
     }
 }
 
@@ -120,9 +126,14 @@ pub fn in_child() {
 
 /// In the child: what it holds of what its parent has.
 fn inherit() {
-    match thread::claim_prepared() {
-        Prepared::Apart => leave_family(),
-        Prepared::Nothing if pid_namespace::is_foreign() => leave_family(),
+    let prepared = thread::claim_prepared();
+    // The parent has asked where the child will be, if the library has seen the fork. A handler of the program may have changed that
+    // afterwards.
+    let may_be_foreign = prepared == Prepared::Nothing || pid_namespace::has_moved();
+    if prepared == Prepared::Apart || may_be_foreign && pid_namespace::is_foreign() {
+        return leave_family(prepared);
+    }
+    match prepared {
         Prepared::Nothing => {
             arena::forget_place();
             for_each_conn(|fd, index| {
@@ -142,7 +153,7 @@ fn inherit() {
             // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
             fdtable::reset_in_child(|index| arena::conn(index).holders.bits() & bit != 0);
         }
-        Prepared::Birth(_) | Prepared::Crowded => {
+        Prepared::Birth(_) | Prepared::Crowded | Prepared::Apart => {
             arena::forget_place();
             inherit_nothing();
         }
@@ -150,7 +161,10 @@ fn inherit() {
 }
 
 /// The child belongs to no family but its own.
-fn leave_family() {
+fn leave_family(prepared: Prepared) {
+    if let Prepared::Birth(number) = prepared {
+        arena::cancel_child(Birth::of(number));
+    }
     inherit_nothing();
     arena::leave_family();
 }
