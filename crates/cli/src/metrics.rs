@@ -151,10 +151,8 @@ mod tests {
     #[test]
     fn a_broker_that_counts_nothing_lists_all() {
         let direction = |carrier| Direction { carrier, ..Direction::default() };
-        let connection = Connection {
-            directions: [direction(Carrier::Ring), direction(Carrier::Kernel)],
-            ..Connection::default()
-        };
+        let connection =
+            Connection { directions: [direction(Carrier::Ring), direction(Carrier::Kernel)], ..Connection::default() };
         let status = Status {
             processes: vec![Process::default(); 3],
             links: vec![Link { memory_bytes: 4096, ..Link::default() }; 2],

@@ -14,18 +14,16 @@ pub fn prepare() {
     if !settings::active() {
         return;
     }
-    // Of a state that is not its own, a process leaves all but the inherited connections as it is.
     if !lineage::is_own() {
-        drain_inherited_to_kernel();
-    } else {
-        each_inherited(drain::hand_over);
-        errno::keep(|| {
-            wait::epoll::shared::before_exec(survives);
-            let_closed_go();
-            arena::leave_place();
-        });
-        errno::keep(report::write_some);
+        return drain_inherited_to_kernel(); // the rest is another process's
     }
+    each_inherited(drain::hand_over);
+    errno::keep(|| {
+        wait::epoll::shared::before_exec(survives);
+        let_closed_go();
+        arena::leave_place();
+    });
+    errno::keep(report::write_some);
 }
 
 /// Leaves the connections that exec() closes to their other holders: this process lives on, and would count as a holder.
