@@ -20,9 +20,10 @@ pub struct Status {
     pub uid: u32,
     /// `detach --all` is in force: new processes start detached.
     pub hold: bool,
-    /// How many members, links and connections there are, whether or not they are listed.
-    #[serde(default)]
-    pub counts: Counts,
+    /// How many members, links and connections there are, whether or not they are listed. Absent: the broker lists all
+    /// ([`Status::counted`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
     /// Members: at most [`Status::MOST`], as of everything that is listed.
     pub processes: Vec<Process>,
     /// Pairs of processes that share memory.
@@ -53,6 +54,23 @@ pub struct Status {
 impl Status {
     /// Users decide how many members, links and connections there are. The broker has memory for a list of this length.
     pub const MOST: usize = 1000;
+
+    /// How many members, links and connections there are, also by a broker that lists all and does not count.
+    pub fn counted(&self) -> Counts {
+        self.counts.clone().unwrap_or_else(|| self.listed())
+    }
+
+    fn listed(&self) -> Counts {
+        let mut directions = Directions::default();
+        self.connections.iter().flat_map(|one| &one.directions).for_each(|one| directions.add(one.carrier));
+        Counts {
+            processes: self.processes.len() as u64,
+            links: self.links.len() as u64,
+            link_memory_bytes: self.links.iter().map(|link| link.memory_bytes).sum(),
+            connections: self.connections.len() as u64,
+            directions,
+        }
+    }
 }
 
 /// Everything that is there, also what a status does not list.

@@ -18,18 +18,18 @@ fn a_long_status_lists_some_and_counts_all() {
     streams.iter().zip(0..).for_each(|((client, _), number)| members[0].offer(number, client));
     members[0].expect_silence();
     let status = broker.status();
-    assert_eq!((status.processes.len(), status.counts.processes), (Status::MOST, MORE as u64));
+    assert_eq!((status.processes.len(), status.counted().processes), (Status::MOST, MORE as u64));
     assert_eq!((status.waiting.len(), status.waiting_offers), (Status::MOST, MORE as u64));
 
     streams.iter().zip(0..).for_each(|((_, server), number)| members[1].offer(number, server));
     let status = wait_for("all are connected", || {
-        Some(broker.status()).filter(|status| status.counts.connections == MORE as u64)
+        Some(broker.status()).filter(|status| status.counted().connections == MORE as u64)
     });
     assert_eq!(status.connections.len(), Status::MOST);
-    assert_eq!(status.counts.links, status.links.len() as u64);
+    assert_eq!(status.counted().links, status.links.len() as u64);
     let memory = status.links.iter().map(|link| link.memory_bytes).sum::<u64>();
-    assert_eq!(status.counts.link_memory_bytes, memory);
-    let by = &status.counts.directions;
+    assert_eq!(status.counted().link_memory_bytes, memory);
+    let by = status.counted().directions;
     assert_eq!(by.kernel + by.ring + by.stack, 2 * MORE as u64);
 }
 

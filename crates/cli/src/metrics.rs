@@ -28,7 +28,7 @@ pub fn text(status: &Status) -> String {
 impl Metrics {
     fn broker(&mut self, status: &Status) {
         // Lists are cut: what they have is no measure.
-        let (version, counts) = (env!("CARGO_PKG_VERSION"), &status.counts);
+        let (version, counts) = (env!("CARGO_PKG_VERSION"), status.counted());
         self.gauge("build_info", "The version of this program", "version", vec![(version, 1)]);
         self.gauge("processes", "Processes that have joined", NONE, one(counts.processes));
         self.gauge("links", "Pairs of processes that share memory", NONE, one(counts.links));
@@ -118,13 +118,13 @@ fn by_reason(reasons: &Reasons) -> Values<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidestep_broker::status::{Counts, Process};
+    use sidestep_broker::status::{Connection, Counts, Direction, Link, Process};
 
     #[test]
     fn carriers_reasons_and_the_stack_are_told() {
         let directions = Directions { kernel: 1, ring: 0, stack: 1 };
         let status = Status {
-            counts: Counts { processes: 5000, connections: 1, directions, ..Counts::default() },
+            counts: Some(Counts { processes: 5000, connections: 1, directions, ..Counts::default() }),
             processes: vec![Process::default()],
             totals: Totals { seen: 5, ring_rx: 70, ..Totals::default() },
             reasons: [("loss".to_owned(), 3)].into(),
@@ -142,6 +142,32 @@ mod tests {
             "sidestep_stack_up 1",
             "sidestep_stack_connections 1",
             "# EOF",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+        }
+    }
+
+    /// A broker of the same protocol, from before the counts.
+    #[test]
+    fn a_broker_that_counts_nothing_lists_all() {
+        let direction = |carrier| Direction { carrier, ..Direction::default() };
+        let connection =
+            Connection { directions: [direction(Carrier::Ring), direction(Carrier::Kernel)], ..Connection::default() };
+        let status = Status {
+            processes: vec![Process::default(); 3],
+            links: vec![Link { memory_bytes: 4096, ..Link::default() }; 2],
+            connections: vec![connection],
+            ..Status::default()
+        };
+        let mut older = serde_json::to_value(&status).expect("JSON");
+        older.as_object_mut().expect("an object").remove("counts");
+        let text = text(&serde_json::from_value(older).expect("a status"));
+        for line in [
+            "sidestep_processes 3",
+            "sidestep_links 2",
+            "sidestep_link_memory_bytes 8192",
+            "sidestep_directions{carrier=\"ring\"} 1",
+            "sidestep_directions{carrier=\"kernel\"} 1",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }

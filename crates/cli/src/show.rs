@@ -41,7 +41,7 @@ fn text(status: &Status) -> String {
         out += "Everything is detached, programs that start now too (`sidestep attach --all` ends that)\n";
     }
     out += &stack(&status.stack);
-    let Counts { processes: all_processes, links: all_links, connections: all_connections, .. } = status.counts;
+    let Counts { processes: all_processes, links: all_links, connections: all_connections, .. } = status.counted();
     out += &section("Processes", processes(&status.processes), status.processes.len(), all_processes);
     out += &section("Links", links(&status.links), status.links.len(), all_links);
     out += &section("Connections", connections(&status.connections), status.connections.len(), all_connections);
@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn what_is_not_listed_is_counted() {
         let counts = Counts { processes: 2, ..Counts::default() };
-        let mut status = Status { processes: vec![Process::default(); 2], counts, ..Status::default() };
+        let mut status = Status { processes: vec![Process::default(); 2], counts: Some(counts), ..Status::default() };
         assert!(!text(&status).contains("more"), "{}", text(&status));
-        status.counts.processes = 7;
+        status.counts = Some(Counts { processes: 7, ..Counts::default() });
         assert!(text(&status).contains("\nand 5 more\n"), "{}", text(&status));
     }
 

@@ -27,17 +27,17 @@ impl Holders {
         self.change(|bits| (bits & mine != 0).then_some(bits | other))
     }
 
-    /// The process becomes a holder. False: nobody holds the record any more. If true, the record may yet be that of a later
-    /// connection, which the caller can see from then on, since the record cannot end now.
+    /// The process becomes a holder. False: nobody holds the record any more. If true, the record may be that of a later connection.
+    /// It cannot end from then on, so the caller compares generations, and lets go of it if they differ.
     pub fn add_late(&self, bit: u64) -> bool {
         self.change(|bits| (bits != 0).then_some(bits | bit))
     }
 
-    /// The process is no holder any more. True: it was the last one, and the caller must end the record.
+    /// The processes of these bits are no holders any more. True: the last one was among them, and the caller must end the record.
     #[must_use]
-    pub fn remove(&self, bit: u64) -> bool {
-        let before = self.0.fetch_and(!bit, SeqCst);
-        bit != 0 && before == bit
+    pub fn remove(&self, those: u64) -> bool {
+        let before = self.0.fetch_and(!those, SeqCst);
+        before != 0 && before & !those == 0
     }
 
     /// The process is no holder any more, unless it is the last one. False: nothing has changed.
@@ -47,5 +47,20 @@ impl Holders {
 
     fn change(&self, to: impl Fn(u64) -> Option<u64>) -> bool {
         self.0.fetch_update(SeqCst, SeqCst, to).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_holder_may_be_any_of_those_that_are_removed() {
+        let holders = Holders::default();
+        holders.begin(0b110);
+        assert!(!holders.remove(0), "nobody");
+        assert!(!holders.remove(0b1010));
+        assert!(holders.remove(0b1101));
+        assert!(!holders.remove(0b1101), "nobody holds it any more");
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use crate::{arena, attach, drain, errno, handlers, life::numbers, member, report, settings, thread, wait};
+use crate::{
+    arena, attach, drain, errno, generation, handlers, life::numbers, lineage, member, report, settings, thread, wait,
+};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
@@ -12,33 +14,34 @@ pub fn prepare() {
     if !settings::active() {
         return;
     }
-    if thread::in_vfork() {
-        drain_inherited_to_kernel();
-    } else {
-        each_inherited(drain::hand_over);
-        errno::keep(|| {
-            wait::epoll::shared::before_exec(survives);
-            let_closed_go();
-        });
-        errno::keep(report::write_some);
+    if !lineage::is_own() {
+        return drain_inherited_to_kernel(); // the rest is another process's
     }
+    each_inherited(drain::hand_over);
+    errno::keep(|| {
+        wait::epoll::shared::before_exec(survives);
+        let_closed_go();
+        arena::leave_place();
+    });
+    errno::keep(report::write_some);
 }
 
 /// Leaves the connections that exec() closes to their other holders: this process lives on, and would count as a holder.
 fn let_closed_go() {
+    let mut alive = 0;
     fdtable::for_each(|fd, kind| {
         if let Kind::Conn(index) = kind
             && arena::local(index).refs.load(Relaxed) == 1
             && !survives(fd)
         {
-            arena::let_go_for_exec(index);
+            arena::let_go_for_exec(index, &mut alive);
         }
     });
 }
 
 /// After a failed exec(): the process goes on with its connections. One that the other holders have ended since is the kernel's.
 pub fn failed() {
-    if !settings::active() || thread::in_vfork() {
+    if !settings::active() || !lineage::is_own() {
         return;
     }
     errno::keep(|| {
@@ -76,7 +79,7 @@ fn each_inherited(by: fn(&'static Conn, i32, Reason)) {
                 by(c, fd, Reason::Exec);
             }
         });
-        if any && thread::in_vfork() {
+        if any && lineage::is_borrowed() {
             drain_copies_to_kernel();
         }
     });
@@ -106,7 +109,7 @@ fn drain_each_to_kernel(by: fn(&'static Conn, i32, Reason), reason: Reason) {
 /// Before a seccomp filter, which may forbid system calls that the library needs: moves all connections to the kernel, and
 /// makes no call of the library's own any more.
 pub fn confine() {
-    if !settings::active() || thread::in_vfork() {
+    if !settings::active() || lineage::is_borrowed() {
         return;
     }
     drain_all_to_kernel(Reason::Sandbox);
@@ -123,7 +126,7 @@ pub fn confine() {
     });
 }
 
-/// A vfork child may have duplicated connections to descriptors that are not in our table.
+/// A child on our memory may have duplicated connections to descriptors that are not in our table.
 fn drain_copies_to_kernel() {
     let table = sidestep_sys::process::descriptor_table().unwrap_or(fdsys::LOWEST);
     for fd in (0..table).filter(|fd| survives(*fd) && !matches!(fdtable::get(*fd), Kind::Conn(_))) {
@@ -144,7 +147,8 @@ fn drain_copies_to_kernel() {
 pub fn leave() {
     static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
     // Only once in each process: exit() ends by calling _exit().
-    if settings::active() && LEFT.swap(crate::generation::get(), AcqRel) != crate::generation::get() {
+    let is_first = || LEFT.swap(generation::get(), AcqRel) != generation::get();
+    if settings::active() && lineage::is_own() && is_first() {
         errno::keep(|| {
             report::write();
             numbers::end_all();

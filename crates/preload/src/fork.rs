@@ -1,23 +1,22 @@
 //! fork(): the child also holds every connection, but membership, doorbells and counters are the parent's. A connection that
 //! the child touches goes back to the kernel for both.
 
+use crate::arena::Birth;
 use crate::thread::{self, Prepared};
+use crate::uring::table as rings;
 use crate::{
-    arena, blocked, counters, debts, drain, errno, fdtable, generation, handlers, host, life::numbers, member,
-    pid_namespace, settings, stream::late, uring, wait, waiter,
+    arena, blocked, counters, debts, drain, errno, fdtable, generation, handlers, host, life::adopt, lineage, member,
+    pid_namespace, settings, stream::late, wait, waiter,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, Ordering::*};
 use fdtable::Kind;
 use sidestep_abi::Reason;
-use sidestep_sys::{process, tcp};
-
-/// The process to which the state in this module belongs.
-static PID: AtomicU32 = AtomicU32::new(0);
+use sidestep_sys::tcp;
 
 /// Checked now and then: a child made by a system call that the library has not seen finds out that it is a child.
 #[cold]
 pub fn notice() {
-    if !thread::in_vfork() && PID.load(Relaxed) != process::pid() {
+    if !thread::in_vfork() && lineage::is_copy() {
         in_child();
     }
 }
@@ -34,25 +33,37 @@ pub fn prepare_child(is_apart: bool) {
     }
     errno::keep(|| {
         notice(); // a child made out of sight would give away its parent's bits
+        cancel_prepared(); // of a fork by daemon(3) or forkpty(3) that failed, which nobody has told us
         let is_apart = is_apart || fdtable::follows_any() && pid_namespace::is_another_for_children();
-        thread::set_prepared(if is_apart { leave_to_kernel() } else { share() });
+        let prepared = if is_apart {
+            leave_to_kernel();
+            Prepared::Apart
+        } else {
+            share()
+        };
+        thread::set_prepared(prepared);
     });
 }
 
 fn share() -> Prepared {
     wait::epoll::shared::before_fork();
-    let Some(place) = arena::reserve_for_child() else { return Prepared::Alone };
-    wait::epoll::shared::hold(place);
-    for_each_conn(|_, index| arena::share_with_child(index, place));
-    Prepared::Place(place)
+    if !arena::exists() {
+        return Prepared::Alone;
+    }
+    let Some(birth) = arena::reserve_for_child() else {
+        leave_to_kernel();
+        return Prepared::Crowded;
+    };
+    wait::epoll::shared::hold(birth.place());
+    for_each_conn(|_, index| arena::share_with_child(index, birth.place()));
+    Prepared::Birth(birth.number())
 }
 
 /// The child will have the kernel's sockets and sets, and no part in what this process knows of them: the kernel serves both.
 #[cold]
-fn leave_to_kernel() -> Prepared {
+fn leave_to_kernel() {
     wait::epoll::shared::leave_all();
     for_each_conn(|fd, index| drain::to_kernel(arena::conn(index), fd, Reason::Shared));
-    Prepared::Apart
 }
 
 fn for_each_conn(mut each: impl FnMut(i32, u32)) {
@@ -68,8 +79,13 @@ pub fn failed() {
     if !settings::active() {
         return;
     }
-    if let Prepared::Place(place) = thread::claim_prepared() {
-        errno::keep(|| arena::cancel_child(place));
+    errno::keep(cancel_prepared);
+}
+
+/// No effect if the child is there, and has come to life.
+fn cancel_prepared() {
+    if let Prepared::Birth(number) = thread::claim_prepared() {
+        arena::cancel_child(Birth::of(number));
     }
 }
 
@@ -79,11 +95,12 @@ pub fn done() {
 }
 
 pub fn in_child() {
-    if !settings::active() {
+    // A handler of the program that libc runs before ours may have made us notice already.
+    if !settings::active() || lineage::is_marked_own() {
         return;
     }
     errno::keep(|| {
-        PID.store(process::pid(), Relaxed);
+        lineage::renew();
         thread::reset_in_child();
         debts::reset_in_child();
         generation::next();
@@ -92,16 +109,16 @@ pub fn in_child() {
         fdtable::for_each(|fd, kind| match kind {
             Kind::Conn(index) => blocked::reset_connection_in_child(index),
             // The program has closed this connection. Only a call of a thread that does not exist here keeps it
-            // (`life::number`).
+            // (`life::adopt`).
             Kind::Own if tcp::is_tcp(fd) => fdtable::drop_own(fd),
             _ => {}
         });
-        numbers::reset_orphans_in_child();
+        adopt::reset_orphans_in_child();
         counters::reset_in_child();
         wait::sets::unlock_all();
         handlers::unlock();
         late::unlock();
-        uring::table::unlock_all();
+        rings::unlock_all();
         member::reset_in_child();
         waiter::reset_in_child();
     });
@@ -109,19 +126,16 @@ pub fn in_child() {
 
 /// In the child: what it holds of what its parent has.
 fn inherit() {
-    match thread::claim_prepared() {
-        Prepared::Place(place) => {
-            arena::become_child(Some(place));
-            // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
-            fdtable::reset_in_child(|index| arena::conn(index).holders.bits() & 1 << place != 0);
-        }
-        Prepared::Alone => {
-            arena::become_child(None);
-            fdtable::reset_in_child(|_| false);
-            wait::epoll::shared::hold_late();
-        }
-        Prepared::Nothing if !pid_namespace::is_foreign() => {
-            arena::become_child(None);
+    let prepared = thread::claim_prepared();
+    // The parent has asked where the child will be, if the library has seen the fork. A handler of the program may have changed that
+    // afterwards.
+    let may_be_foreign = prepared == Prepared::Nothing || pid_namespace::has_moved();
+    if prepared == Prepared::Apart || may_be_foreign && pid_namespace::is_foreign() {
+        return leave_family(prepared);
+    }
+    match prepared {
+        Prepared::Nothing => {
+            arena::forget_place();
             for_each_conn(|fd, index| {
                 if !arena::hold_late(index) {
                     fdtable::set(fd, Kind::Other);
@@ -129,22 +143,46 @@ fn inherit() {
             });
             wait::epoll::shared::hold_late();
         }
-        Prepared::Apart | Prepared::Nothing => {
-            wait::sets::unlock_all();
-            for_each_conn(|fd, _| wait::epoll::return_to_kernel(fd));
-            blocked::reset_connections_in_child();
+        Prepared::Alone => {
+            arena::forget_place();
             fdtable::reset_in_child(|_| false);
-            wait::epoll::shared::leave_family_in_child();
-            arena::leave_family();
+            wait::epoll::shared::hold_late();
+        }
+        Prepared::Birth(number) if arena::become_child(Birth::of(number)) => {
+            let bit = 1 << Birth::of(number).place();
+            // Other threads of the parent may have begun a connection since `prepare`, or may have been closing one.
+            fdtable::reset_in_child(|index| arena::conn(index).holders.bits() & bit != 0);
+        }
+        Prepared::Birth(_) | Prepared::Crowded | Prepared::Apart => {
+            arena::forget_place();
+            inherit_nothing();
         }
     }
+}
+
+/// The child belongs to no family but its own.
+fn leave_family(prepared: Prepared) {
+    if let Prepared::Birth(number) = prepared {
+        arena::cancel_child(Birth::of(number));
+    }
+    inherit_nothing();
+    arena::leave_family();
+}
+
+/// The child has the kernel's sockets and sets only.
+fn inherit_nothing() {
+    wait::sets::unlock_all();
+    for_each_conn(|fd, _| wait::epoll::return_to_kernel(fd));
+    blocked::reset_connections_in_child();
+    fdtable::reset_in_child(|_| false);
+    wait::epoll::shared::leave_family_in_child();
 }
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Makes libc call us around every fork that it knows of, including those of daemon(3) and forkpty(3).
 pub fn register() {
-    PID.store(process::pid(), Relaxed);
+    lineage::begin();
     extern "C" fn before() {
         prepare();
     }

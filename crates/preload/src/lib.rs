@@ -32,6 +32,7 @@ mod host;
 mod init;
 mod io;
 mod life;
+mod lineage;
 mod link;
 mod log;
 mod member;

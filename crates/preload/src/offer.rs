@@ -107,7 +107,7 @@ fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
     if !sidestep_sys::fd::may_be_ours() {
         return c.keep_on_kernel(Reason::FdLimit);
     }
-    if arena::held_by_others(c) {
+    if arena::held_lately(index) {
         // Not for good: a server that forks for each connection closes its own descriptor in a moment.
         c.reason.store(Reason::Shared as u32, Relaxed);
         return;

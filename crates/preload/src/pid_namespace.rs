@@ -20,6 +20,11 @@ pub fn moved() {
     CHILDREN.store(MOVED, Relaxed);
 }
 
+/// Whether [`moved`] was called in this process, or in one that has forked it.
+pub fn has_moved() -> bool {
+    CHILDREN.load(Relaxed) == MOVED
+}
+
 /// Whether a child that the calling thread forks now will be in another PID namespace.
 pub fn is_another_for_children() -> bool {
     let state = CHILDREN.load(Relaxed);
@@ -56,7 +61,9 @@ mod tests {
     fn children_are_in_the_namespace_of_their_parent() {
         assert!(process::pid_namespace().is_some());
         assert!(!is_another_for_children());
+        assert!(!has_moved());
         moved();
+        assert!(has_moved());
         assert!(!is_another_for_children(), "the kernel has the last word");
         begin_family();
         assert!(!is_foreign());

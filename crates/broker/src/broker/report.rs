@@ -5,7 +5,7 @@ use super::conn::Member;
 use crate::link::{Connection, Link};
 use crate::matching::Offer;
 use crate::outbox::Attached;
-use crate::status::{self, Carrier, Direction, Reasons, Status, Strangers, Totals};
+use crate::status::{self, Carrier, Counts, Direction, Reasons, Status, Strangers, Totals};
 use rustix::fd::OwnedFd;
 use rustix::fs::MemfdFlags;
 use sidestep_abi::msg::{Kind, Msg};
@@ -23,7 +23,7 @@ impl Broker {
         let status = self.status();
         match as_memfd(&status) {
             Ok(fd) => {
-                let done = Msg { arg: status.counts.connections, ..Msg::new(Kind::Done) };
+                let done = Msg { arg: status.counted().connections, ..Msg::new(Kind::Done) };
                 self.queue(id, done, Some(Attached::File(Arc::new(fd))));
             }
             Err(_) => self.violation(id),
@@ -40,6 +40,7 @@ impl Broker {
             pid: std::process::id(),
             uid: rustix::process::geteuid().as_raw(),
             hold: self.hold_all,
+            counts: Some(Counts::default()),
             waiting_offers: self.matcher.len() as u64,
             waiting: self.matcher.all_waiting().take(Status::MOST).map(|offer| self.waiting_offer(offer)).collect(),
             refused: self.refused.clone(),
@@ -67,7 +68,7 @@ impl Broker {
             };
             totals.add(&process.totals);
             add_reasons(reasons, &process.reasons);
-            status.counts.processes += 1;
+            counts(status).processes += 1;
             list(&mut status.processes, || process);
         }
         add_reasons(&mut status.reasons, &status.stack.reasons);
@@ -75,8 +76,8 @@ impl Broker {
 
     fn report_links(&self, links: &[&Link], status: &mut Status) {
         for link in links.iter().map(|link| self.link(link)) {
-            status.counts.links += 1;
-            status.counts.link_memory_bytes += link.memory_bytes;
+            counts(status).links += 1;
+            counts(status).link_memory_bytes += link.memory_bytes;
             list(&mut status.links, || link);
         }
     }
@@ -86,8 +87,8 @@ impl Broker {
             let by_ring = self.by_ring(link);
             for (number, connection) in link.connections() {
                 let carriers = [0, 1].map(|d| carrier(link, number, d, by_ring));
-                status.counts.connections += 1;
-                carriers.into_iter().for_each(|carrier| status.counts.directions.add(carrier));
+                counts(status).connections += 1;
+                carriers.into_iter().for_each(|carrier| counts(status).directions.add(carrier));
                 status.stack.carries += u64::from(carriers == [Carrier::Stack; 2]);
                 list(&mut status.connections, || self.connection(link, number, connection));
             }
@@ -169,6 +170,10 @@ impl Broker {
             directions: [0, 1].map(|d| direction(link, number, d, pids, by_ring)),
         }
     }
+}
+
+fn counts(status: &mut Status) -> &mut Counts {
+    status.counts.get_or_insert_default()
 }
 
 /// Adds to a list that is not too long yet.

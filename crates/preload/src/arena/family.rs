@@ -1,29 +1,14 @@
-//! The processes of a family: each has a place, and by its place a bit in every bitmap of holders.
-//!
-//! Nobody tells the family of a death. A process that meets the bit of a dead process, or looks for a place, claims the dead one's
-//! place with its own number, removes the bit from everything, and only then frees the place. Only one process can claim it, and
-//! no living process has the bit meanwhile, so nothing that is in use is touched. If the claimant dies too, its number is that of a
-//! dead process, and the next one goes on. All processes of a family are in one PID namespace (`pid_namespace`): elsewhere their
-//! numbers would mean nothing.
+//! The processes of a family: each has a place, and by its place a bit in every bitmap of holders. All of them are in one PID
+//! namespace (`pid_namespace`): elsewhere their numbers would mean nothing.
 
-use super::memory::{self, Arena, FamilySet, arena, exists};
-use crate::critical;
-use crate::record::NOBODY;
+use super::birth::{Birth, PLACES, UNBORN};
+use super::dead::{REAPING, clear, disown, is_dead, reap, reap_all, search};
+use super::memory::{self, Arena, FamilySet, arena};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use sidestep_sys::process;
+use sidestep_sys::{arch, clock, process};
 
 /// Place of this process in the family, + 1; 0: none yet.
 static PLACE: AtomicU32 = AtomicU32::new(0);
-/// Number of this process when it came to the family. A child that was made out of sight, and does not know it yet, has its
-/// parent's. It may be in another PID namespace.
-static SELF: AtomicU32 = AtomicU32::new(0);
-
-/// In place of a process number: a child that is being forked and has not stored its number yet.
-const UNBORN: u32 = u32::MAX;
-/// Beside the number of a process that removes the bits of a dead one, whose place this was. Numbers are below 2^22.
-const REAPING: u32 = 1 << 31;
-/// Shared by all holders that found no free place. Such holders always count as alive, and their bit is never removed.
-pub const UNKNOWN: u32 = memory::FAMILY as u32 - 1;
 
 /// Place of this process in the family; the first call takes one.
 pub fn me() -> Option<u32> {
@@ -33,148 +18,145 @@ pub fn me() -> Option<u32> {
     }
 }
 
-/// The bit of this process in a bitmap of holders.
+/// The bit of this process in a bitmap of holders; 0: it has no place.
 pub fn bit() -> u64 {
     me().map_or(0, |place| 1 << place)
 }
 
-/// The bit of this process that is no other's; 0: there is none.
-pub fn own_bit() -> u64 {
-    me().filter(|place| *place != UNKNOWN).map_or(0, |place| 1 << place)
-}
-
-/// Removes this process from bitmaps of holders. The bit of [`UNKNOWN`] stays, since it may stand for other processes, too.
+/// Removes this process from bitmaps of holders.
 pub fn leave_holders(words: &[&AtomicU64]) {
-    clear(words, own_bit());
-}
-
-fn clear(words: &[&AtomicU64], bit: u64) {
-    words.iter().for_each(|word| {
-        word.fetch_and(!bit, SeqCst);
-    });
+    clear(words, bit());
 }
 
 fn join(pid: u32) -> Option<u32> {
-    let _ = SELF.compare_exchange(0, pid, AcqRel, Relaxed);
-    let place = reserve(pid)?;
+    let a = arena()?;
+    let place = reserve(a, |_| pid).or_else(|| {
+        search();
+        reserve(a, |_| pid)
+    })?;
     match PLACE.compare_exchange(0, place + 1, AcqRel, Acquire) {
         Ok(_) => Some(place),
         Err(other) => {
-            arena()?.family[place as usize].store(0, Release);
+            a.family[place as usize].store(0, Release);
             Some(other - 1)
         }
     }
 }
 
-/// Takes a place for `pid`.
-fn reserve(pid: u32) -> Option<u32> {
-    let a = arena()?;
-    let free = |place: &u32| a.family[*place as usize].compare_exchange(0, pid, AcqRel, Relaxed).is_ok();
-    (0..UNKNOWN).find(free).or_else(|| {
-        reap_all();
-        (0..UNKNOWN).find(free)
-    })
+/// Takes a free place, where `word` is to stand.
+fn reserve(a: &Arena, word: impl Fn(u32) -> u32) -> Option<u32> {
+    let is_taken = |place: &u32| a.family[*place as usize].compare_exchange(0, word(*place), AcqRel, Relaxed).is_ok();
+    (0..PLACES).find(is_taken)
 }
 
-/// Whether what stands at a place is the number of a dead process.
-fn is_dead(word: u32) -> bool {
-    let (pid, mine) = (word & !REAPING, process::pid());
-    word != 0 && word != UNBORN && pid != mine && SELF.load(Relaxed) == mine && !process::process_exists(pid)
-}
-
-/// Removes everything that dead processes hold, and frees their places.
-#[cold]
-pub fn reap_all() {
+/// Before exec(): if nothing has the bit of this process any more, the process, which lives on, keeps no place.
+pub fn leave_place() {
+    let Some(place) = PLACE.load(Relaxed).checked_sub(1) else { return };
     let Some(a) = arena() else { return };
-    for place in 0..UNKNOWN {
-        let word = a.family[place as usize].load(Acquire);
-        if is_dead(word) {
-            reap(a, place, word);
-        }
+    if has_anything(a, place) {
+        return;
     }
-}
-
-/// The process at this place, which `word` names, is dead.
-#[cold]
-fn reap(a: &Arena, place: u32, word: u32) {
-    // A handler of the program that jumps out would leave the place claimed for as long as this process lives.
-    critical::section(|| {
-        let claim = REAPING | process::pid();
-        if a.family[place as usize].compare_exchange(word, claim, AcqRel, Relaxed).is_ok() {
-            vacate(a, place);
-        }
-    });
-}
-
-/// Removes the bit of a place that no living process has, and frees the place.
-fn vacate(a: &Arena, place: u32) {
-    let bit = 1 << place;
-    for (index, c) in a.conns().iter().enumerate() {
-        // The next process at this place must not take what the last one attached for its own.
-        if c.owner.load(Relaxed) == place {
-            let _ = c.owner.compare_exchange(place, NOBODY, AcqRel, Relaxed);
-        }
-        if c.holders.bits() & bit != 0 && c.holders.remove(bit) {
-            // The slot and the offer were the dead process's: the broker has learnt of its end.
-            c.unlock_for_the_dead();
-            a.end(index as u32);
-        }
+    PLACE.store(0, SeqCst);
+    // Another thread may have begun a connection meanwhile.
+    if has_anything(a, place) {
+        let _ = PLACE.compare_exchange(0, place + 1, AcqRel, Relaxed);
+        return;
     }
-    for s in a.sets() {
-        let FamilySet { holders, users, managers, .. } = s;
-        clear(&[managers, users, holders], bit);
-    }
+    a.conns().iter().for_each(|c| disown(c, 1 << place));
     a.family[place as usize].store(0, Release);
 }
 
-/// Before fork(): takes a place for the child, which will hold everything that this process holds. None: nothing is shared.
-pub fn reserve_for_child() -> Option<u32> {
-    exists().then(|| reserve(UNBORN).unwrap_or(UNKNOWN))
+/// Whether a record has the bit of this place.
+fn has_anything(a: &Arena, place: u32) -> bool {
+    let bit = 1 << place;
+    let in_set = |s: &FamilySet| [&s.holders, &s.users, &s.managers].iter().any(|word| word.load(SeqCst) & bit != 0);
+    a.conns().iter().any(|c| c.holders.bits() & bit != 0) || a.sets().iter().any(in_set)
 }
 
-/// After a failed fork(): the child that there is not holds nothing.
-pub fn cancel_child(place: u32) {
-    if let Some(a) = arena().filter(|_| place != UNKNOWN) {
-        critical::section(|| vacate(a, place));
+/// Before fork(): takes a place for the child, which will hold everything that this process holds. None: there is no free one.
+pub fn reserve_for_child() -> Option<Birth> {
+    let a = arena()?;
+    let serial = a.births.fetch_add(1, Relaxed) % Birth::SERIALS;
+    let at = |place: u32| Birth::of(serial * PLACES + place);
+    let word = |place: u32| at(place).word();
+    let place = reserve(a, word).or_else(|| {
+        reap_all();
+        reserve(a, word)
+    });
+    place.map(at)
+}
+
+/// The child that there is not, or that has left the family, holds nothing. No effect if it lives in the family.
+pub fn cancel_child(birth: Birth) {
+    if let Some(a) = arena() {
+        reap(a, birth.place(), birth.word(), process::pid());
     }
 }
 
 /// After fork(), in a child in another PID namespace: it holds nothing, and begins a family of its own.
 pub fn leave_family() {
     memory::begin_anew();
-    SELF.store(0, Relaxed);
     PLACE.store(0, Relaxed);
 }
 
-/// After fork(), in the child.
-pub fn become_child(place: Option<u32>) {
-    SELF.store(process::pid(), Relaxed);
-    PLACE.store(place.map_or(0, |p| p + 1), Relaxed);
-    if let (Some(p), Some(a)) = (place.filter(|p| *p != UNKNOWN), arena()) {
-        a.family[p as usize].store(process::pid(), Release);
-    }
+/// After fork(), in the child. False: the parent has taken the fork for a failed one, and the child holds nothing.
+pub fn become_child(birth: Birth) -> bool {
+    let is_there = arena().is_some_and(|a| enter(a, birth, process::pid()));
+    PLACE.store(if is_there { birth.place() + 1 } else { 0 }, Relaxed);
+    is_there
+}
+
+fn enter(a: &Arena, birth: Birth, pid: u32) -> bool {
+    a.family[birth.place() as usize].compare_exchange(birth.word(), pid, AcqRel, Relaxed).is_ok()
+}
+
+/// After fork(), in a child for which no place is reserved.
+pub fn forget_place() {
+    PLACE.store(0, Relaxed);
 }
 
 /// Whether another living process has its bit in this word.
 pub fn has_others(word: &AtomicU64) -> bool {
-    any_other(word.load(Acquire))
+    any_other(word.load(Acquire), &mut 0)
 }
 
-/// Whether one of these bits is that of another living process. Removes what dead ones hold.
-pub fn any_other(bits: u64) -> bool {
-    // At UNKNOWN other processes may be registered besides this one, so its bit counts as another's.
-    let mut others = bits & !own_bit();
+/// Least time between two checks of whether relatives still hold a thing.
+const HELD_US: u64 = 10_000;
+
+/// As [`any_other`], according to a recent check. `held_until`: time (ticks) until which its answer counts.
+pub fn any_other_lately(bits: u64, held_until: &AtomicU64) -> bool {
+    if bits & !bit() == 0 {
+        return false;
+    }
+    let now = arch::ticks();
+    if now < held_until.load(Relaxed) {
+        return true;
+    }
+    let held = any_other(bits, &mut 0);
+    held_until.store(if held { now + clock::ticks_of_us(HELD_US) } else { 0 }, Relaxed);
+    held
+}
+
+/// Whether one of these bits is that of another living process. Removes what dead ones hold. `alive`: the bits of those that were
+/// found alive during this call of the program, so that the kernel is asked once for each.
+pub fn any_other(bits: u64, alive: &mut u64) -> bool {
+    let mut others = bits & !bit();
+    if others == 0 || others & *alive != 0 {
+        return others != 0;
+    }
     let Some(a) = arena() else { return false };
+    let mine = process::pid();
     while others != 0 {
         let place = others.trailing_zeros();
         others &= others - 1;
         let word = a.family[place as usize].load(Acquire);
-        if place == UNKNOWN || word == UNBORN {
+        if word & UNBORN != 0 {
             return true;
         }
-        if is_dead(word) {
-            reap(a, place, word);
-        } else if word & REAPING == 0 && word != 0 && word != process::pid() {
+        if is_dead(word, mine) {
+            reap(a, place, word, mine);
+        } else if word & REAPING == 0 && word != 0 && word != mine {
+            *alive |= 1 << place;
             return true;
         }
     }
@@ -184,16 +166,15 @@ pub fn any_other(bits: u64) -> bool {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::arena::{alloc, conn, held_by_others, let_go, share_with_child};
+    use crate::arena::{alloc, conn, held_by_others, let_go, local, share_with_child};
+    use crate::record::NOBODY;
 
     /// No process has this number.
     const NO_PROCESS: u32 = u32::MAX / 4;
 
     /// Place of a child that has been forked and runs.
     pub fn child() -> u32 {
-        let place = reserve_for_child().expect("an arena");
-        assert_ne!(place, UNKNOWN);
-        place
+        reserve_for_child().expect("a place").place()
     }
 
     /// The child at this place ends without a word.
@@ -205,6 +186,7 @@ pub mod tests {
     pub fn begun() -> u32 {
         let index = alloc().expect("a record");
         conn(index).reset(0, bit());
+        local(index).generation.store(conn(index).phase.generation(), Relaxed);
         index
     }
 
@@ -216,7 +198,25 @@ pub mod tests {
         assert!(has_others(&word), "a child that is being forked");
         kill(place);
         assert!(!has_others(&word));
-        assert!(has_others(&AtomicU64::new(1 << UNKNOWN)), "always taken to be alive");
+    }
+
+    #[test]
+    fn one_that_was_found_alive_is_not_asked_for_again() {
+        me().expect("a place");
+        clock::calibrate();
+        let place = child();
+        // Process 1 lives as long as any other.
+        arena().expect("an arena").family[place as usize].store(1, Release);
+        let mut alive = 0;
+        assert!(any_other(1 << place, &mut alive));
+        assert_eq!(alive, 1 << place);
+        let held_until = AtomicU64::new(0);
+        assert!(any_other_lately(1 << place, &held_until));
+        kill(place);
+        assert!(any_other(1 << place, &mut alive) && any_other_lately(1 << place, &held_until));
+        assert!(!any_other_lately(bit(), &held_until), "the bit is gone, so nothing is to be asked");
+        held_until.store(0, Relaxed);
+        assert!(!any_other_lately(1 << place, &held_until));
     }
 
     #[test]
@@ -230,6 +230,22 @@ pub mod tests {
         reap_all();
         assert_eq!(c.holders.bits() & 1 << place, 0);
         assert_ne!(c.owner.load(Relaxed), place);
+    }
+
+    #[test]
+    fn several_of_the_dead_leave_at_once() {
+        let (shared, theirs, dead) = (begun(), begun(), [child(), child(), child()]);
+        dead.into_iter().for_each(|place| share_with_child(shared, place));
+        dead[1..].iter().for_each(|place| share_with_child(theirs, *place));
+        conn(shared).owner.store(dead[1], Relaxed);
+        let_go(theirs);
+        let generation = conn(theirs).phase.generation();
+        dead.into_iter().for_each(kill);
+        reap_all();
+        assert_eq!((conn(shared).holders.bits(), conn(shared).owner.load(Relaxed)), (bit(), NOBODY));
+        let is_ended = conn(theirs).phase.is(sidestep_conn::Phase::Free);
+        assert!(is_ended || conn(theirs).phase.generation() != generation, "given back, and perhaps in use again");
+        let_go(shared);
     }
 
     #[test]
@@ -260,11 +276,44 @@ pub mod tests {
 
     #[test]
     fn a_child_that_was_not_forked_holds_nothing() {
-        let (index, place) = (begun(), child());
-        share_with_child(index, place);
+        let (index, birth) = (begun(), reserve_for_child().expect("a place"));
+        share_with_child(index, birth.place());
         assert!(held_by_others(conn(index)));
-        cancel_child(place);
+        cancel_child(birth);
         assert_eq!(conn(index).holders.bits(), bit());
+        let_go(index);
+    }
+
+    /// A parent that does not learn whether its fork has failed may take a child that is slow for one that is not there.
+    #[test]
+    fn a_place_is_that_of_the_child_for_which_it_was_reserved() {
+        let (index, a) = (begun(), arena().expect("an arena"));
+        let late = reserve_for_child().expect("a place");
+        let next = Birth::of(late.number() + PLACES);
+        a.family[next.place() as usize].store(next.word(), Release);
+        share_with_child(index, next.place());
+        assert!(!enter(a, late, 1));
+        cancel_child(late);
+        assert!(enter(a, next, 1));
+        cancel_child(next);
+        assert_eq!(conn(index).holders.bits(), 1 << next.place() | bit(), "it lives");
+        kill(next.place());
+        assert!(!held_by_others(conn(index)));
+        let_go(index);
+    }
+
+    #[test]
+    fn a_process_that_holds_something_keeps_its_place() {
+        let (index, a) = (begun(), arena().expect("an arena"));
+        let place = me().expect("a place");
+        leave_place();
+        assert_eq!((me(), a.family[place as usize].load(Relaxed)), (Some(place), process::pid()));
+        let other = child();
+        assert!(!has_anything(a, other));
+        share_with_child(index, other);
+        assert!(has_anything(a, other));
+        kill(other);
+        reap_all();
         let_go(index);
     }
 
@@ -276,15 +325,5 @@ pub mod tests {
         assert!(!held_by_others(conn(index)));
         assert_eq!(conn(index).holders.bits(), bit());
         let_go(index);
-    }
-
-    #[test]
-    fn one_of_several_processes_without_a_place_does_not_leave_for_the_others() {
-        let index = begun();
-        conn(index).holders.begin(1 << UNKNOWN | bit());
-        let_go(index);
-        assert_eq!(conn(index).holders.bits(), 1 << UNKNOWN);
-        assert!(conn(index).holders.remove(1 << UNKNOWN));
-        arena().expect("an arena").end(index);
     }
 }

@@ -20,6 +20,8 @@ pub struct Arena {
     fresh: AtomicU32,
     /// Records of sets from here on have never been used.
     pub fresh_sets: AtomicU32,
+    /// Counts the children that were to be forked.
+    pub births: AtomicU32,
     /// Process numbers by place (`family`); 0: the place is free, and nothing has its bit.
     pub family: [AtomicU32; FAMILY],
     conns: [Conn; CONNS],
@@ -50,12 +52,23 @@ pub struct Local {
     /// 1: the program has closed the connection while a call was blocked on it. The connection lives on under a descriptor of
     /// the library's own.
     pub orphan: AtomicU32,
+    /// The record's generation while it is this connection's. A forked child has it of its parent.
+    pub generation: AtomicU32,
     /// The record's generation when this process, about to exec(), left the connection to its other holders; 0: it did not.
     pub left_in: AtomicU32,
+    /// Time (ticks) until which a relative is assumed to hold the connection, too.
+    pub held_until: AtomicU64,
 }
 
 static LOCAL: [Local; CONNS] = [const {
-    Local { refs: AtomicU32::new(0), fd: AtomicU32::new(0), orphan: AtomicU32::new(0), left_in: AtomicU32::new(0) }
+    Local {
+        refs: AtomicU32::new(0),
+        fd: AtomicU32::new(0),
+        orphan: AtomicU32::new(0),
+        generation: AtomicU32::new(0),
+        left_in: AtomicU32::new(0),
+        held_until: AtomicU64::new(0),
+    }
 }; CONNS];
 
 pub fn local(index: u32) -> &'static Local {

@@ -1,41 +1,27 @@
 //! Who holds the record of a connection: from its beginning to the end of its last holder.
 
-use super::family::{self, UNKNOWN, bit, me, own_bit};
+use super::dead;
+use super::family::{self, bit, me};
 use super::memory::{arena, conn, local};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use core::sync::atomic::{AtomicU64, Ordering::*};
-use sidestep_abi::Reason;
+use core::sync::atomic::Ordering::*;
 use sidestep_conn::Phase;
-use sidestep_sys::{arch, clock};
-
-/// Least time between two searches for records of dead processes while there is no free one.
-const SEARCH_US: u64 = 100_000;
 
 /// A record that nobody holds. The caller becomes its holder by [`Conn::reset`].
 pub fn alloc() -> Option<u32> {
     let a = arena()?;
     a.take_free().or_else(|| {
-        search();
+        dead::search();
         a.pop()
     })
-}
-
-#[cold]
-fn search() {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let (now, next) = (arch::ticks(), NEXT.load(Relaxed));
-    let later = now + clock::ticks_of_us(SEARCH_US);
-    if now >= next && NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_ok() {
-        family::reap_all();
-    }
 }
 
 /// This process no longer holds the connection. If nobody else does, the record is given back. No effect if this process does not
 /// hold it.
 pub fn let_go(index: u32) {
     if let Some(a) = arena()
-        && conn(index).holders.remove(own_bit())
+        && conn(index).holders.remove(bit())
     {
         a.end(index);
     }
@@ -43,42 +29,49 @@ pub fn let_go(index: u32) {
 
 /// Whether another living process holds the connection.
 pub fn held_by_others(c: &Conn) -> bool {
-    family::any_other(c.holders.bits())
+    family::any_other(c.holders.bits(), &mut 0)
 }
 
-/// Before fork(): the child at this place is to hold the connection, too. A child that does not hold it leaves it to the kernel.
-/// No effect if another thread has closed the connection meanwhile.
+/// As [`held_by_others`], according to a recent check.
+pub fn held_lately(index: u32) -> bool {
+    family::any_other_lately(conn(index).holders.bits(), &local(index).held_until)
+}
+
+/// Before fork(): the child at this place is to hold the connection, too. No effect if another thread has closed the connection
+/// meanwhile.
 pub fn share_with_child(index: u32, place: u32) {
-    let c = conn(index);
-    if place == UNKNOWN && stays_on_kernel(c) {
-        return;
-    }
-    c.holders.add_beside(bit(), 1 << place);
-}
-
-/// Whether both processes can use the connection without knowing of each other. The bit of [`UNKNOWN`] is never removed, and would
-/// keep the record in use for ever.
-fn stays_on_kernel(c: &Conn) -> bool {
-    if matches!(c.phase.phase(), Phase::Kernel { .. }) {
-        c.keep_on_kernel(Reason::Shared);
-    }
-    c.phase.is(Phase::Kernel { for_good: true })
+    conn(index).holders.add_beside(bit(), 1 << place);
 }
 
 /// This process is a child that was made out of sight, and has inherited a descriptor of the connection. False: nobody holds the
-/// record any more.
+/// record any more, or it is a later connection's.
 pub fn hold_late(index: u32) -> bool {
+    hold_in(index, local(index).generation.load(Relaxed))
+}
+
+/// This process becomes a holder of a record that may have been given back meanwhile. False: it is not of this generation any more.
+fn hold_in(index: u32, generation: u32) -> bool {
     let mine = bit();
-    mine != 0 && conn(index).holders.add_late(mine)
+    if mine == 0 || !conn(index).holders.add_late(mine) {
+        return false;
+    }
+    // From here on the record cannot end. But it may be that of a later connection.
+    let is_same = conn(index).phase.generation() == generation;
+    if !is_same {
+        let_go(index);
+    }
+    is_same
 }
 
 /// Before exec(), which closes the connection: leaves it to its other holders, if there are any. They cannot learn of the exec().
-/// Not if the broker knows the connection as this process's: exec() may fail, and then the others would have ended it.
-pub fn let_go_for_exec(index: u32) {
+/// Not if the broker knows the connection as this process's: exec() may fail, and then the others would have ended it. `alive`: as
+/// for [`family::any_other`].
+pub fn let_go_for_exec(index: u32, alive: &mut u64) {
     let (c, local) = (conn(index), local(index));
-    if (is_inherited(c) || matches!(c.phase.phase(), Phase::Kernel { .. })) && held_by_others(c) {
+    let may_go = is_inherited(c) || matches!(c.phase.phase(), Phase::Kernel { .. });
+    if may_go && family::any_other(c.holders.bits(), alive) {
         local.left_in.store(c.phase.generation(), Relaxed);
-        if !c.holders.remove_unless_last(own_bit()) {
+        if !c.holders.remove_unless_last(bit()) {
             local.left_in.store(0, Relaxed);
         }
     }
@@ -87,18 +80,7 @@ pub fn let_go_for_exec(index: u32) {
 /// After a failed exec(): holds the connection again, if the process let it go. False: the other holders have ended the connection.
 pub fn rejoin(index: u32) -> bool {
     let left_in = local(index).left_in.swap(0, Relaxed);
-    if left_in == 0 {
-        return true;
-    }
-    if !conn(index).holders.add_late(own_bit()) {
-        return false;
-    }
-    // From here on the record cannot end. But it may be that of a later connection.
-    let is_same = conn(index).phase.generation() == left_in;
-    if !is_same {
-        let_go(index);
-    }
-    is_same
+    left_in == 0 || hold_in(index, left_in)
 }
 
 /// Whether another process of the family has attached the connection.
@@ -169,8 +151,8 @@ mod tests {
         let_go(index);
         assert_eq!(conn(index).holders.bits(), 1 << place);
         kill(place);
-        family::reap_all();
-        family::reap_all();
+        dead::reap_all();
+        dead::reap_all();
         let all: Vec<u32> = (0..2).map(|_| begun()).collect();
         assert_ne!(all[0], all[1]);
         all.into_iter().for_each(let_go);
@@ -189,27 +171,17 @@ mod tests {
         }
     }
 
-    /// As above, while as many other children live as the family has places for.
-    #[test]
-    fn a_child_without_a_place_takes_no_record_with_it() {
-        let index = begun();
-        share_with_child(index, UNKNOWN);
-        assert_eq!(conn(index).holders.bits(), bit());
-        assert!(conn(index).phase.is(Phase::Kernel { for_good: true }), "two processes use it, unknown to each other");
-        let_go(index);
-    }
-
     #[test]
     fn a_failed_exec_finds_its_connection_again() {
         let (index, place) = (begun(), child());
         share_with_child(index, place);
-        let_go_for_exec(index);
+        let_go_for_exec(index, &mut 0);
         assert_eq!(conn(index).holders.bits(), 1 << place);
         assert!(rejoin(index));
         assert_eq!(conn(index).holders.bits(), 1 << place | bit());
         kill(place);
         assert!(!held_by_others(conn(index)));
-        let_go_for_exec(index);
+        let_go_for_exec(index, &mut 0);
         assert_eq!(conn(index).holders.bits(), bit(), "the last holder stays");
         let_go(index);
     }
@@ -219,14 +191,14 @@ mod tests {
         let (index, place) = (begun(), child());
         let (c, other) = (conn(index), 1 << place);
         share_with_child(index, place);
-        let_go_for_exec(index);
+        let_go_for_exec(index, &mut 0);
         c.phase.go(Event::Close);
         c.phase.go(Event::Free);
         c.reset(0, other);
         assert!(!rejoin(index));
         assert_eq!(c.holders.bits(), other);
         kill(place);
-        family::reap_all();
+        dead::reap_all();
     }
 
     #[test]
@@ -240,5 +212,18 @@ mod tests {
         conn(index).holders.begin(bit());
         let_go(index);
         kill(place);
+    }
+
+    #[test]
+    fn a_child_made_out_of_sight_does_not_take_a_later_connection_for_its_own() {
+        let (index, place) = (begun(), child());
+        let (c, other) = (conn(index), 1 << place);
+        c.phase.go(Event::Close);
+        c.phase.go(Event::Free);
+        c.reset(0, other);
+        assert!(!hold_late(index));
+        assert_eq!(c.holders.bits(), other);
+        kill(place);
+        dead::reap_all();
     }
 }

@@ -1,6 +1,7 @@
 //! Records of the epoll sets that several processes of a family have.
 
-use super::family::{me, reap_all};
+use super::dead::reap_all;
+use super::family::me;
 use super::memory::{FamilySet, arena};
 use core::sync::atomic::Ordering::*;
 

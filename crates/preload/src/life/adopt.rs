@@ -40,3 +40,8 @@ pub fn go_on(index: u32) {
         waiter::ring_all(side::doorbells(&c.words().side[c.my_side()]));
     }
 }
+
+/// In a forked child: the threads that keep orphans alive do not exist here.
+pub fn reset_orphans_in_child() {
+    ORPHANS.store(0, Relaxed);
+}

@@ -5,7 +5,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::stream::late;
 use crate::uring::table;
-use crate::{arena, blocked, counters, drain, errno, fork, settings, thread, wait};
+use crate::{arena, blocked, counters, drain, errno, fork, lineage, settings, thread, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_ring::page;
@@ -37,12 +37,12 @@ fn open(fd: i32, is_copied: bool) {
 }
 
 fn begin(fd: i32) {
-    if fd as usize >= fdtable::MAX_FD || !tcp::is_tcp(fd) {
+    if fd as usize >= fdtable::MAX_FD || !tcp::is_tcp(fd) || lineage::is_borrowed() {
         return;
     }
     fork::notice(); // the record must not get the parent's bit
-    // A holder without a place of its own can neither use a ring nor give the record back.
-    let Some(me) = arena::me().filter(|place| *place != arena::UNKNOWN) else { return };
+    // A process without a place cannot hold a record.
+    let Some(me) = arena::me() else { return };
     let Some(index) = arena::alloc() else { return };
     let open_flags = fdsys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
     let flags = if open_flags & libc::O_NONBLOCK != 0 { flag::NONBLOCK } else { 0 };
@@ -57,7 +57,9 @@ fn begin(fd: i32) {
     local.fd.store(fd as u32, Relaxed);
     blocked::is_any(index); // removes entries of threads that were cancelled while blocked on the record's last connection
     local.orphan.store(0, Relaxed);
+    local.generation.store(arena::conn(index).phase.generation(), Relaxed);
     local.left_in.store(0, Relaxed);
+    local.held_until.store(0, Relaxed);
     late::forget(index);
     page::count_seen(counters::page());
     fdtable::set(fd, Kind::Conn(index));

@@ -7,7 +7,9 @@ use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::stream::parked;
 use crate::uring::table;
-use crate::{arena, attach, blocked, broker, counters, debts, drain, errno, pending_releases, thread, wait};
+use crate::{
+    arena, attach, blocked, broker, counters, debts, drain, errno, fork, lineage, pending_releases, thread, wait,
+};
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use sidestep_abi::Reason;
 use sidestep_conn::phase::Step;
@@ -60,6 +62,9 @@ enum Loss {
 
 fn ending(fd: i32, loss: Loss) -> After {
     debts::settle(); // an earlier call, left by a jump, may hold this very connection
+    if lineage::is_marked_copy() {
+        fork::notice(); // what the child leaves must not be its parent's
+    }
     let kind = if thread::in_vfork() { Kind::Other } else { fdtable::close(fd) };
     if kind == Kind::Other {
         return After { fd: -1, left: Left::Alive, is_copied: false };
@@ -293,9 +298,4 @@ fn close_orphans() {
             orphan_done(index);
         }
     }
-}
-
-/// In a forked child: the threads that keep orphans alive do not exist here.
-pub fn reset_orphans_in_child() {
-    ORPHANS.store(0, Relaxed);
 }

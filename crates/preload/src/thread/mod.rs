@@ -90,8 +90,10 @@ pub enum Prepared {
     Alone,
     /// The child is in another PID namespace, and can belong to no family of its parent's.
     Apart,
-    /// This place in the family. The child holds what the parent holds.
-    Place(u32),
+    /// The family has no place for the child, which can share nothing.
+    Crowded,
+    /// The number of this birth (`arena`) in the family. The child holds what the parent holds.
+    Birth(u32),
 }
 
 /// Takes what is prepared for the child of a fork() of this thread. Parent and child each take it.
@@ -102,7 +104,8 @@ pub fn claim_prepared() -> Prepared {
         0 => Prepared::Nothing,
         1 => Prepared::Alone,
         2 => Prepared::Apart,
-        _ => Prepared::Place(word - 3),
+        3 => Prepared::Crowded,
+        _ => Prepared::Birth(word - 4),
     }
 }
 
@@ -111,7 +114,8 @@ pub fn set_prepared(what: Prepared) {
         Prepared::Nothing => 0,
         Prepared::Alone => 1,
         Prepared::Apart => 2,
-        Prepared::Place(place) => place + 3,
+        Prepared::Crowded => 3,
+        Prepared::Birth(number) => number + 4,
     };
     // SAFETY: as above.
     unsafe { (*storage()).prepared = word };

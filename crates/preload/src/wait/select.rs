@@ -3,7 +3,8 @@
 use super::ignored::Ignored;
 use super::{Deadline, poll};
 use crate::fdtable::{self, Kind};
-use crate::{arena, debts, errno, record::flag, user};
+use crate::{arena, debts, errno, generation, record::flag, user};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDBAND, POLLRDNORM, POLLWRBAND, POLLWRNORM, fd_set,
     pollfd,
@@ -35,10 +36,55 @@ const ON_STACK: usize = 16;
 /// Least size of a process's descriptor table (NR_OPEN_DEFAULT).
 const SMALLEST_TABLE: i32 = 64;
 
+/// Words of a set that are looked at at a time for descriptors beyond the table.
+const FAR_PART: usize = 64;
+
+/// Size of the descriptor table when the kernel was last asked, below the generation of the process that has asked.
+static TABLE: AtomicU64 = AtomicU64::new(0);
+
+/// The size that this process's table has at least; 0: not known. A table never becomes smaller, but that of a forked child may be.
+fn known_table() -> i32 {
+    let word = TABLE.load(Relaxed);
+    if (word >> 32) as u32 == generation::get() { word as u32 as i32 } else { 0 }
+}
+
+fn keep_table(size: i32) {
+    TABLE.store(u64::from(generation::get()) << 32 | u64::from(size as u32), Relaxed);
+}
+
 /// How many of `n` descriptors the kernel looks at: at most the size of this process's table.
 #[cold]
 fn table_of(n: i32) -> i32 {
-    n.min(process::descriptor_table().unwrap_or(n))
+    match process::descriptor_table() {
+        Some(table) => {
+            keep_table(table);
+            n.min(table)
+        }
+        // Without /proc: sets of an fd_set's usual size have no more, and descriptors of ours are below.
+        None => n.min((libc::FD_SETSIZE as i32).max(fdtable::highest() + 1)),
+    }
+}
+
+/// As [`table_of`]. The kernel is asked only if a set has a descriptor beyond the table as it was.
+fn cut(n: i32, given: [*mut fd_set; 3]) -> i32 {
+    let known = known_table();
+    if n <= libc::FD_SETSIZE as i32 || n <= known {
+        return n;
+    }
+    let ends_there = known > 0 && given.iter().all(|set| set.is_null() || is_empty(*set, known, n));
+    if ends_there { known } else { table_of(n) }
+}
+
+/// Whether a set of the program can be read up to `n`, and has no bit from `from` on.
+fn is_empty(set: *const fd_set, from: i32, n: i32) -> bool {
+    let mut part = [0u64; FAR_PART];
+    ((from / BITS) as usize..words(n)).step_by(FAR_PART).all(|at| {
+        let part = &mut part[..(words(n) - at).min(FAR_PART)];
+        user::read_all(part, set.cast::<u64>().wrapping_add(at)).is_ok() && {
+            let mut numbers = part.iter().enumerate().flat_map(|(i, word)| bits(*word, (at + i) as i32 * BITS));
+            numbers.all(|fd| fd < from || fd >= n)
+        }
+    })
 }
 
 /// The poll events that correspond to each set (select(2), "Correspondence"). They are asked for, and they set the bit. poll(2)
@@ -54,7 +100,7 @@ impl Sets {
         }
         let ours = given.iter().any(|set| !set.is_null() && holds_ours(*set, n.min(fdtable::highest() + 1)));
         // The kernel cuts `n` before it reads the sets: some programs pass their limit, with sets of an fd_set's usual size.
-        ours.then(|| Sets { n: if n as usize > libc::FD_SETSIZE { table_of(n) } else { n }, given })
+        ours.then(|| Sets { n: cut(n, given), given })
     }
 
     fn words(&self) -> usize {
@@ -255,4 +301,29 @@ fn poll_list(list: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) 
         unsafe { crate::next::ppoll(at, len, super::as_ptr(&timeout), mask) }
     };
     if poll::poll_within(list, ns, mask, native) < 0 { Err(Errno(errno::get())) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_the_table_is_asked_for_only_if_it_may_have_grown() {
+        let mut words = [0u64; 128];
+        let given = [words.as_mut_ptr().cast(), core::ptr::null_mut(), core::ptr::null_mut()];
+        let n = 128 * BITS;
+        let real = process::descriptor_table().expect("/proc").min(n);
+        assert_eq!((cut(n, given), known_table().min(n)), (real, real), "the first time");
+        // A size that no table has tells whether the kernel is asked.
+        let kept = 2 * BITS * SMALLEST_TABLE - BITS;
+        keep_table(kept);
+        words[5] = 1;
+        assert_eq!(cut(n, given), kept);
+        assert_eq!(cut(kept - 1, given), kept - 1);
+        words[127] = 1;
+        assert_eq!(cut(n, given), real);
+        assert_eq!(known_table().min(n), real, "kept for the next call");
+        TABLE.store(u64::from(generation::get() + 1) << 32 | kept as u64, Relaxed);
+        assert_eq!(known_table(), 0, "that of another process");
+    }
 }

@@ -2,12 +2,14 @@
 //! descriptor and the two positions, and continues.
 
 use crate::case::{Case, case};
-use crate::end::End;
+use crate::end::{End, Side};
 use crate::link;
 use crate::peer::{Peer, Preload};
 use crate::replace::Exec;
+use crate::sys::errno::outcome;
 use crate::sys::net::Family::{V4, V6};
-use crate::sys::{cpu, fds};
+use crate::sys::process::{Ended, in_child, wait_for};
+use crate::sys::{cpu, fds, io};
 
 macro_rules! exec_cases {
     ($($kind:ident $name:literal)*) => { &[$(
@@ -24,6 +26,7 @@ macro_rules! exec_cases {
         case("exec.close_on_exec_ends_the_connection", close_on_exec),
         case("exec.failed_exec_changes_nothing", failed),
         case("exec.twice_back_and_forth", back_and_forth),
+        case("exec.of_an_unseen_child_on_our_memory", on_our_memory),
     ] };
 }
 
@@ -106,7 +109,7 @@ fn child_execs() {
     peer.send(2000);
     end.rx.await_bytes(2000);
     let (ours, theirs) = fds::unix_pair();
-    let child = crate::sys::process::in_child(|| {
+    let child = in_child(|| {
         fds::dup2(theirs, 0).expect("dup2");
         fds::set_cloexec(end.fd(), false);
         let args = [end.fd() as u64, 0, end.tx.at, end.rx.at].map(|n| n.to_string());
@@ -133,7 +136,7 @@ fn close_on_exec() {
     end.recv(100);
     end.rx.expect_eof();
     cpu::eventually("the write side notices", || {
-        crate::sys::io::send(end.fd(), b"x", libc::MSG_NOSIGNAL) == Err(crate::sys::errno::EPIPE)
+        io::send(end.fd(), b"x", libc::MSG_NOSIGNAL) == Err(crate::sys::errno::EPIPE)
     });
 }
 
@@ -145,7 +148,7 @@ fn failed() {
         peer.send(700);
         // SAFETY: path and arguments are valid; there is no such program, so the call returns.
         let ret = unsafe { libc::execv(c"/nonexistent/program".as_ptr(), argv.as_ptr()) };
-        assert_eq!(crate::sys::errno::outcome(ret), Err(crate::sys::errno::ENOENT));
+        assert_eq!(outcome(ret), Err(crate::sys::errno::ENOENT));
         end.recv(700);
         rounds(&mut end, &mut peer);
     }
@@ -160,5 +163,52 @@ fn back_and_forth() {
         exec(&mut peer, Exec::Execve, preload);
         peer.recv(900);
         rounds(&mut end, &mut peer);
+    }
+}
+
+extern "C" fn become_true(_: *mut libc::c_void) -> i32 {
+    let (argv, envp) = ([c"true".as_ptr(), std::ptr::null()], [std::ptr::null()]);
+    // SAFETY: NUL-terminated strings in lists that end with null.
+    unsafe {
+        libc::execve(c"/bin/true".as_ptr(), argv.as_ptr(), envp.as_ptr());
+        libc::_exit(7)
+    }
+}
+
+/// Runs /bin/true by clone() of libc, which the library does not see. The child has our memory until its exec.
+fn run_true() {
+    let mut stack = vec![0u128; 1 << 16];
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack lives until the child has left, which CLONE_VFORK waits for.
+    let pid = unsafe { libc::clone(become_true, stack.as_mut_ptr_range().end.cast(), flags, std::ptr::null_mut()) };
+    assert_eq!(wait_for(outcome(pid).expect("clone") as i32), Ended::Exit(0));
+}
+
+/// The exec closes our connections in that child only. A relative, which holds one of them too, closes it afterwards: it must not be
+/// the last holder.
+fn on_our_memory() {
+    let (first, second) = link::cold_pair(V4);
+    let (go, ready) = fds::pipe(libc::O_CLOEXEC);
+    let relative = in_child(|| {
+        assert_eq!(io::read(go, &mut [0]), Ok(1));
+        fds::close(first).expect("close");
+        fds::close(second).expect("close");
+    });
+    run_true();
+    assert_eq!(io::write(ready, &[1]), Ok(1));
+    relative.succeed();
+    // Records that were given back would be those of these connections.
+    let (mut a, mut b) = link::numbered_pair(V4, 1);
+    let (mut c, mut d) = (End::new(first, Side::Client), End::new(second, Side::Server));
+    link::warm_up_pair(&mut c, &mut d);
+    for (one, other) in [(&mut a, &mut b), (&mut c, &mut d)] {
+        run_true();
+        one.send(3000);
+        other.recv(3000);
+        other.send(3000);
+        one.recv(3000);
+    }
+    for fd in [go, ready] {
+        fds::close(fd).expect("close the pipe");
     }
 }

@@ -26,6 +26,8 @@ pub const CASES: &[Case] = &[
     case("fork.child_of_a_child", grandchild),
     case("fork.parent_and_child_are_the_two_ends", talk_to_child).bulk(),
     case("fork.pair_is_inherited_whole", inherited_pair).bulk(),
+    case("fork.more_children_than_places", more_than_places).reason("shared"),
+    case("fork.more_programs_than_places", more_programs),
     case("fork.while_the_upgrade_is_under_way", during_upgrade)
         .may("two processes hold the socket while it is offered"),
     case("fork.before_the_first_byte", before_first_byte)
@@ -293,4 +295,69 @@ fn before_first_byte() {
     fds::close(held).expect("close");
     child.succeed();
     link::warm_up(&mut end, &mut peer);
+}
+
+/// More processes than a family has places.
+const MANY: usize = 70;
+
+/// The last children find no place. The connection serves them all the same, and later ones of the parent go by ring.
+fn more_than_places() {
+    let (mut end, mut peer) = link::client(V4);
+    let (hold, held) = fds::pipe(libc::O_CLOEXEC);
+    let sleeping = || {
+        in_child(|| {
+            fds::close(held).expect("close");
+            assert_eq!(io::read(hold, &mut [0]), Ok(0), "until the parent is done");
+        })
+    };
+    let children: Vec<_> = (0..MANY).map(|_| sleeping()).collect();
+    peer.start("echo", &[1, 100]);
+    in_child(|| {
+        end.send(100);
+        end.recv(100);
+        let (mut a, mut b) = link::cold_pair_ends(V4, 1);
+        a.send(100);
+        b.recv(100);
+    })
+    .succeed();
+    end.tx.sent(100);
+    end.rx.skipped(100);
+    peer.finish();
+    rounds(&mut end, &mut peer, 20);
+    fds::close(held).expect("close");
+    children.into_iter().for_each(|child| child.succeed());
+    end.close();
+    assert_eq!(peer.call("ending", &[]), 0, "the last close is the end");
+    let (mut a, mut b) = link::own_pair(V4);
+    in_child(|| a.send(100)).succeed();
+    b.recv(100);
+}
+
+/// Children that become other programs, and live on as those, hold nothing: the connection stays in its rings.
+fn more_programs() {
+    let (mut end, mut peer) = link::client(V4);
+    let (hold, held) = fds::pipe(libc::O_CLOEXEC);
+    let becoming = || {
+        let (gone, there) = fds::pipe(libc::O_CLOEXEC);
+        let child = in_child(|| {
+            fds::dup2(hold, 0).expect("dup2");
+            let (argv, envp) = ([c"cat".as_ptr(), std::ptr::null()], [std::ptr::null()]);
+            // SAFETY: NUL-terminated strings in lists that end with null.
+            unsafe { libc::execve(c"/bin/cat".as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+            exit_now(7)
+        });
+        fds::close(there).expect("close");
+        assert_eq!(io::read(gone, &mut [0]), Ok(0), "exec closes the other end");
+        fds::close(gone).expect("close");
+        child
+    };
+    let children: Vec<_> = (0..MANY).map(|_| becoming()).collect();
+    peer.start("echo", &[100, 1000]);
+    for _ in 0..100 {
+        end.send(1000);
+        end.recv(1000);
+    }
+    peer.finish();
+    fds::close(held).expect("close");
+    children.into_iter().for_each(|child| child.succeed());
 }

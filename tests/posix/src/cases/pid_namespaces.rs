@@ -1,6 +1,6 @@
 //! Children in another PID namespace: there a process number of the parent's means nothing, or another process.
 
-use libc::c_int;
+use libc::{c_int, c_void};
 
 use crate::case::{Case, case};
 use crate::end::End;
@@ -18,6 +18,7 @@ pub const CASES: &[Case] = &[
     case("pid_namespaces.child_after_setns", child_after_setns),
     case("pid_namespaces.child_waits_in_an_inherited_set", child_waits),
     case("pid_namespaces.more_children_than_places", more_than_places),
+    case("pid_namespaces.unseen_child_of_process_1", unseen_child_of_process_1),
 ];
 
 /// Makes a child that is process 1 of a new PID namespace.
@@ -156,4 +157,48 @@ fn more_than_places() {
         link::warm_up_pair(&mut a, &mut b);
     })
     .succeed();
+}
+
+extern "C" fn run<F: Fn()>(work: *mut c_void) -> c_int {
+    die_with_parent();
+    assert_eq!(std::process::id(), 1);
+    // SAFETY: the closure that `unseen` names, in the child's copy of the memory.
+    unsafe { (*work.cast::<F>())() };
+    exit_now(0)
+}
+
+/// As [`cloned`], by clone() of libc, which the library does not see.
+fn unseen<F: Fn()>(mut work: F) -> Child {
+    let mut stack = vec![0u128; 1 << 16];
+    let flags = libc::CLONE_NEWPID | libc::SIGCHLD;
+    // SAFETY: the child has copies of its stack and of the closure.
+    let pid = unsafe { libc::clone(run::<F>, stack.as_mut_ptr_range().end.cast(), flags, (&raw mut work).cast()) };
+    Child { pid: outcome(pid).expect("clone") as i32 }
+}
+
+/// Parent and child have the same number, and the child sees none of its relatives. It closes what it has inherited.
+fn unseen_child_of_process_1() {
+    let parent = cloned(|| {
+        let (mut a, mut b) = link::own_pair(V4);
+        let (hold, held) = fds::pipe(libc::O_CLOEXEC);
+        let relative = in_child(|| {
+            fds::close(held).expect("close");
+            assert_eq!(io::read(hold, &mut [0]), Ok(0), "until the parent is done");
+        });
+        unseen(|| {
+            fds::close(a.fd()).expect("close");
+            fds::close(b.fd()).expect("close");
+        })
+        .succeed();
+        fds::close(held).expect("close");
+        relative.succeed();
+        let (mut c, mut d) = link::numbered_pair(V4, 1);
+        for (one, other) in [(&mut a, &mut b), (&mut c, &mut d)] {
+            one.send(3000);
+            other.recv(3000);
+            other.send(3000);
+            one.recv(3000);
+        }
+    });
+    parent.succeed();
 }

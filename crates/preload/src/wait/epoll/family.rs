@@ -3,10 +3,6 @@
 use crate::arena::{self, FamilySet};
 use crate::wait::sets::Set;
 use core::sync::atomic::{Ordering::*, fence};
-use sidestep_sys::{arch, clock};
-
-/// Least time between two checks of whether relatives still have the set.
-const HELD_US: u64 = 10_000;
 
 pub fn record(s: &Set) -> Option<&'static FamilySet> {
     arena::family_set(s.family.load(Acquire))
@@ -14,14 +10,7 @@ pub fn record(s: &Set) -> Option<&'static FamilySet> {
 
 /// Whether a relative also has the set, according to a recent check.
 pub fn is_held(s: &Set) -> bool {
-    let Some(r) = record(s) else { return false };
-    let now = arch::ticks();
-    if now < s.held_until.load(Relaxed) {
-        return true;
-    }
-    let held = arena::has_others(&r.holders);
-    s.held_until.store(if held { now + clock::ticks_of_us(HELD_US) } else { 0 }, Relaxed);
-    held
+    record(s).is_some_and(|r| arena::any_other_lately(r.holders.load(Acquire), &s.held_until))
 }
 
 /// Whether a registration may be taken over now.

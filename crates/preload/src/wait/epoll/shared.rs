@@ -140,10 +140,12 @@ pub fn hold(place: u32) {
     });
 }
 
-/// Records that this process, a child made out of our sight, has the sets. A set without a record is left to the kernel.
+/// Records that this process, a child made out of our sight, has the sets. A set without a record is left to the kernel. If the
+/// family has no place for the process, its relatives leave the set to the kernel, too.
 pub fn hold_late() {
     for_each_set(|s| match record(s) {
-        Some(r) => drop(r.holders.fetch_or(arena::bit(), SeqCst)),
+        Some(r) if arena::bit() != 0 => drop(r.holders.fetch_or(arena::bit(), SeqCst)),
+        Some(r) => r.is_shared.store(1, SeqCst),
         None => s.is_shared.store(true, Relaxed),
     });
 }
