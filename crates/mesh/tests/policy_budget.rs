@@ -30,6 +30,7 @@ fn pod(namespace: &str, number: u32, address: u32) -> Object {
         ports: NamedPorts::new(),
         uid: None,
         mirrored: None,
+        misread: None,
         addresses: BTreeSet::from([Ipv4Addr::from_bits(0x0a00_0000 + address).into()]),
         node: None,
         requires_proxy: false,

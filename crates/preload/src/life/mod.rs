@@ -1,6 +1,6 @@
 //! Beginning and end of a connection, and the changes of its descriptors in between.
 
-mod adopt;
+pub mod adopt;
 pub mod begin;
 mod end;
 pub mod numbers;

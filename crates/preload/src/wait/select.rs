@@ -309,18 +309,18 @@ mod tests {
 
     #[test]
     fn the_size_of_the_table_is_asked_for_only_if_it_may_have_grown() {
-        let mut words = [0u64; 128];
-        let given = [words.as_mut_ptr().cast(), core::ptr::null_mut(), core::ptr::null_mut()];
+        let words = [const { AtomicU64::new(0) }; 128];
+        let given = [words.as_ptr().cast_mut().cast(), core::ptr::null_mut(), core::ptr::null_mut()];
         let n = 128 * BITS;
         let real = process::descriptor_table().expect("/proc").min(n);
         assert_eq!((cut(n, given), known_table().min(n)), (real, real), "the first time");
         // A size that no table has tells whether the kernel is asked.
         let kept = 2 * BITS * SMALLEST_TABLE - BITS;
         keep_table(kept);
-        words[5] = 1;
+        words[5].store(1, Relaxed);
         assert_eq!(cut(n, given), kept);
         assert_eq!(cut(kept - 1, given), kept - 1);
-        words[127] = 1;
+        words[127].store(1, Relaxed);
         assert_eq!(cut(n, given), real);
         assert_eq!(known_table().min(n), real, "kept for the next call");
         TABLE.store(u64::from(generation::get() + 1) << 32 | kept as u64, Relaxed);
