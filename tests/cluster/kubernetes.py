@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster import build, density, faults, goal, hostile, istio, reboot, upgrade, webhook, workloads
 from cluster.cluster import Cluster
+from kube.build import ISTIO
 from kube.build import build as build_modules
 from kube.checks import Checks
 from testkit import console
@@ -77,7 +78,8 @@ def main():
     console.end_by_signals()
     checks = Checks()
     try:
-        build_modules(say, build.CLUSTER_MODULES)
+        of_istio = (ISTIO,) if set(istio.CASES) & set(chosen(options)) else ()
+        build_modules(say, (*build.CLUSTER_MODULES, *of_istio))
         run_cases(options, checks)
     except EXPECTED as failure:
         checks.check(False, f"cluster: {failure}")
