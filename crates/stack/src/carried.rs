@@ -150,11 +150,6 @@ impl Carried {
         Connection::resume(saved, Tuple::new(local, remote), &link, now).map_err(Cause::Resume)
     }
 
-    /// Whether the frames of these addresses are this connection's.
-    pub fn is_proved(&self) -> bool {
-        self.is_proved
-    }
-
     /// A segment has arrived.
     pub fn receive(&mut self, segment: &Segment, now: u64) -> Result<(), Cause> {
         self.program.unread()?;

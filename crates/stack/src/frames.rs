@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// What is left to be done after a frame.
 pub enum Left {
-    /// No connection here has to do with it, or has it any more: [`pass_on`].
+    /// No connection here has to do with it: [`pass_on`].
     Unknown(Tuple, Vec<u8>),
     /// The connection goes back for this reason. The connection holds the frame.
     End(u32, Cause),
@@ -33,7 +33,10 @@ pub fn deliver(
     let Some((id, entry)) = found else { return Some(Left::Unknown(tuple, frame.to_vec())) };
     let conn = match entry {
         Entry::Here(conn) => conn,
-        Entry::Away(absence) => return (!absence.hold(frame)).then(|| Left::Unknown(tuple, frame.to_vec())),
+        Entry::Away(absence) => {
+            absence.hold(frame);
+            return None;
+        }
     };
     match &mut conn.stage {
         // What follows a segment that the kernel is to judge must not be judged before it.

@@ -5,7 +5,7 @@ use crate::handover::{Restored, restore};
 use crate::ledger::Ledger;
 use crate::link::Link;
 use crate::record::{Ends, Record, Stage};
-use crate::restoration::{Restoration, tuple};
+use crate::restoration::Restoration;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
 use rustix::thread::gettid;
@@ -15,7 +15,7 @@ use sidestep_broker::domain::Key;
 use sidestep_device::end_claim;
 use sidestep_error::chain;
 use sidestep_ring::slot;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -99,20 +99,7 @@ impl Held {
 
     /// The addresses of all connections, as far as they are known.
     pub fn ends(&self) -> Vec<Option<Ends>> {
-        self.records().map(|record| record.ends()).collect()
-    }
-
-    /// The addresses of connections that the kernel carries, unless another one with the same addresses has left it.
-    pub fn of_kernel(&self) -> Vec<Ends> {
-        let (of_kernel, taken): (Vec<Record>, Vec<Record>) =
-            self.records().partition(|record| record.stage() == Stage::Assigned);
-        let taken = taken.iter().filter(|record| record.stage() != Stage::Free);
-        let taken: HashSet<_> = taken.filter_map(|record| record.ends()).map(|ends| tuple(&ends)).collect();
-        of_kernel.iter().filter_map(Record::ends).filter(|ends| !taken.contains(&tuple(ends))).collect()
-    }
-
-    fn records(&self) -> impl Iterator<Item = Record> {
-        self.connections.keys().map(|number| self.record(*number))
+        self.connections.keys().map(|number| self.record(*number).ends()).collect()
     }
 
     fn record(&self, number: u32) -> Record {
@@ -327,20 +314,6 @@ pub(crate) mod tests {
         assert!(!is_held(&memories[0]));
         assert!(all.iter().all(|one| one.record.stage() == Stage::Free));
         assert_eq!(restoration.leave(), (Vec::new(), 0));
-    }
-
-    #[test]
-    fn the_kernel_has_what_no_worker_has_begun_to_take() {
-        let ledger = Arc::new(Ledger::create(3).expect("a ledger"));
-        let mut held = held(&ledger);
-        let taken = being_taken(&ledger, 0);
-        let ends = |port| Ends { local: address(port), remote: address(port) };
-        // One has the addresses of the one that is taken.
-        Record::new(ledger.clone(), 1).assign(&ends(0));
-        Record::new(ledger.clone(), 2).assign(&ends(7));
-        (0..3).for_each(|number| drop(holds(&mut held, number, taken.near.as_fd(), 1)));
-        assert_eq!(held.of_kernel(), [ends(7)]);
-        assert_eq!(held.ends().len(), 3);
     }
 
     #[test]

@@ -80,10 +80,6 @@ pub fn restore(
     let mut waiting = Waiting(all.iter().flatten().map(|ends| (tuple(ends), Vec::new())).collect());
     let (tables, without_table) = tables(devices);
     let restoration = Arc::new(Restoration::new(ended, broker, tables, &all));
-    // The kernel needs the frames of those that it carries at once, although what has begun with them may take time to be undone.
-    let of_kernel = held.of_kernel();
-    restoration.remove(&of_kernel);
-    of_kernel.iter().for_each(|ends| drop(waiting.0.remove(&tuple(ends))));
     held.restore_all(&restoration);
     let (began, mut number) = (Instant::now(), 0);
     let mut go_on = |restored: Vec<Ends>| {

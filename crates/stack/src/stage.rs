@@ -6,7 +6,6 @@ use crate::pace::KernelPace;
 use crate::program::Program;
 use crate::record::Record;
 use crate::subject::Subject;
-use sidestep_device::Tuple;
 use sidestep_device::path::Path;
 
 /// Where a connection is.
@@ -83,28 +82,6 @@ pub enum Entry {
     Away(Absence),
 }
 
-/// A connection of which no segment has come that fits: frames with its addresses may be another connection's, in another network
-/// namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unproved {
-    /// Which of the stack's devices its frames come by.
-    pub device: usize,
-    pub tuple: Tuple,
-}
-
-impl Unproved {
-    /// None: all frames with these addresses are this connection's, or the kernel gets them anyway.
-    fn of(conn: &Conn) -> Option<Box<Unproved>> {
-        let is_unproved = match &conn.stage {
-            Stage::Diverted(..) | Stage::Entering(..) => true,
-            Stage::Returning(carried, ..) => !carried.is_proved(),
-            _ => false,
-        };
-        let Subject { device, local, remote, .. } = conn.subject;
-        is_unproved.then(|| Box::new(Unproved { device, tuple: Tuple::new(local, remote) }))
-    }
-}
-
 /// What happens to a connection while an executor has it.
 pub struct Absence {
     /// As in [`Conn`].
@@ -120,40 +97,28 @@ pub struct Absence {
     /// Why it ends once it is back, if it does.
     pub end: Option<Cause>,
     is_late: bool,
-    /// In a box, since few need it.
-    unproved: Option<Box<Unproved>>,
 }
 
 impl Absence {
     /// Of a connection that leaves now.
     pub fn of(conn: &mut Conn, since: u64, changes: u64) -> Absence {
-        let (held, path, unproved) = (std::mem::take(&mut conn.held), conn.subject.path, Unproved::of(conn));
-        Absence { held, since, path, has_changed: false, changes, is_due: false, end: None, is_late: false, unproved }
+        let (held, path) = (std::mem::take(&mut conn.held), conn.subject.path);
+        Absence { held, since, path, has_changed: false, changes, is_due: false, end: None, is_late: false }
     }
 
-    /// A frame has arrived. False: it is the kernel's.
-    pub fn hold(&mut self, frame: &[u8]) -> bool {
+    /// A frame has arrived.
+    pub fn hold(&mut self, frame: &[u8]) {
         if self.held.len() < HELD && !self.is_late {
             self.held.push(frame.to_vec());
         }
-        !self.is_given_up()
     }
 
-    /// The connection is due. Once it is late, frames are kept no longer. If they may be another connection's, the kernel gets those that
-    /// were kept, and all further ones: a program must not keep another one's for as long as it likes.
-    pub fn note_due(&mut self, now: u64) -> Option<(Unproved, Vec<Vec<u8>>)> {
+    /// The connection is due.
+    pub fn note_due(&mut self, now: u64) {
         self.is_due = true;
-        if self.is_late || now < self.since + LATE {
-            return None;
+        if now >= self.since + LATE {
+            (self.is_late, self.held) = (true, Vec::new());
         }
-        self.is_late = true;
-        let held = std::mem::take(&mut self.held);
-        self.unproved.as_deref().map(|unproved| (*unproved, held))
-    }
-
-    /// Whether the kernel gets the frames: the connection must not be carried.
-    pub fn is_given_up(&self) -> bool {
-        self.is_late && self.unproved.is_some()
     }
 
     /// The connection is to end. A reason for good counts more than one that passes.
@@ -161,68 +126,5 @@ impl Absence {
         if self.end.as_ref().is_none_or(Cause::passes) {
             self.end = Some(cause);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sidestep_device::path::Freshness;
-    use std::net::SocketAddr;
-
-    const BEGAN: u64 = 5_000_000;
-
-    fn address(number: u8) -> SocketAddr {
-        ([192, 0, 2, number], 80).into()
-    }
-
-    /// Of a connection that has left at [`BEGAN`].
-    fn absence(unproved: Option<Unproved>) -> Absence {
-        let path = Path {
-            local: address(1).ip(),
-            remote: address(2).ip(),
-            device: 1,
-            next_hop: address(2).ip(),
-            source: Default::default(),
-            destination: Default::default(),
-            mtu: 1500,
-            link_mtu: 1500,
-            neighbour: Freshness::Confirmed,
-            is_own: true,
-        };
-        let (held, since, unproved) = (Vec::new(), BEGAN, unproved.map(Box::new));
-        Absence {
-            held,
-            since,
-            path,
-            has_changed: false,
-            changes: 0,
-            is_due: false,
-            end: None,
-            is_late: false,
-            unproved,
-        }
-    }
-
-    #[test]
-    fn frames_that_may_be_anothers_are_the_kernels_once_the_connection_is_late() {
-        let unproved = Unproved { device: 3, tuple: Tuple::new(address(1), address(2)) };
-        let mut absence = absence(Some(unproved));
-        assert!(absence.hold(b"first"));
-        assert_eq!(absence.note_due(BEGAN + LATE - 1), None);
-        assert!(absence.hold(b"second") && !absence.is_given_up());
-        let kept = vec![b"first".to_vec(), b"second".to_vec()];
-        assert_eq!(absence.note_due(BEGAN + LATE), Some((unproved, kept)));
-        assert!(absence.is_given_up() && !absence.hold(b"third"));
-        assert_eq!(absence.note_due(BEGAN + 2 * LATE), None, "once");
-        assert!(absence.held.is_empty());
-    }
-
-    #[test]
-    fn frames_of_a_connection_that_is_late_are_sent_again() {
-        let mut absence = absence(None);
-        assert!(absence.hold(b"first"));
-        assert_eq!(absence.note_due(BEGAN + LATE), None);
-        assert!(absence.hold(b"second") && absence.held.is_empty() && !absence.is_given_up());
     }
 }

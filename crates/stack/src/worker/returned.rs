@@ -40,7 +40,6 @@ impl Worker {
         let Some(Entry::Away(absence)) = self.conns[id as usize].take() else {
             unreachable!("only a connection that is away comes back")
         };
-        let is_given_up = absence.is_given_up();
         let Absence { held, has_changed, changes, is_due, mut end, .. } = absence;
         conn.held = held;
         let was_looked_at = matches!(outcome, Outcome::Looked(_));
@@ -62,12 +61,10 @@ impl Worker {
                 return self.go_on(id, is_due, end);
             }
         };
-        // One that goes back needs no other cause.
-        let late = (is_given_up && !matches!(conn.stage, Stage::Returning(..))).then_some(Cause::Slow);
         self.conns[id as usize] = Some(Entry::Here(conn));
         let path = (has_changed && !was_looked_at).then_some(Cause::Path);
         // What is for good counts more.
-        let mut causes: Vec<Cause> = [end, result.err(), path, late].into_iter().flatten().collect();
+        let mut causes: Vec<Cause> = [end, result.err(), path].into_iter().flatten().collect();
         causes.sort_by_key(Cause::passes);
         self.go_on(id, is_due, causes.into_iter().next());
     }

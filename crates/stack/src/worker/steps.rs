@@ -3,10 +3,9 @@
 use super::Worker;
 use crate::calls::Call;
 use crate::cause::Cause;
-use crate::frames::inject;
-use crate::stage::{Conn, Entry, Stage, Unproved};
+use crate::stage::{Conn, Entry, Stage};
 use crate::subject::Subject;
-use sidestep_device::{Device, Outgoing};
+use sidestep_device::Outgoing;
 use sidestep_tcp::Tuple;
 
 /// Microseconds between looks at a program that is to enter its rings.
@@ -39,9 +38,7 @@ impl Worker {
         let result = match &mut conns[id as usize] {
             Some(Entry::Here(conn)) => self.step(conn, id, time),
             Some(Entry::Away(absence)) => {
-                if let Some((unproved, held)) = absence.note_due(time) {
-                    self.leave_to_kernel(&unproved, &held);
-                }
+                absence.note_due(time);
                 Ok(None)
             }
             None => Ok(None),
@@ -55,14 +52,6 @@ impl Worker {
             },
             Err(cause) => self.end(id, cause),
         }
-    }
-
-    /// The kernel gets these frames, and all further ones with their addresses, although the connection is not back.
-    fn leave_to_kernel(&self, unproved: &Unproved, held: &[Vec<u8>]) {
-        let Device { taken, injector, .. } = &self.devices[unproved.device];
-        // What fails here is the device's end.
-        let _ = taken.remove(&unproved.tuple);
-        held.iter().for_each(|frame| inject(injector, frame));
     }
 
     /// Returns what the connection's executor is to do, if it cannot go on otherwise.
