@@ -41,7 +41,7 @@ def kernel_at_both_ends(hosts, seed):
 
 @case
 def stack_at_both_ends(hosts, seed):
-    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed), 12)
+    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "1500", "--seed", seed), 12)
 
 
 @case
@@ -68,7 +68,7 @@ def other_devices_stay_with_the_kernel(hosts, seed):
     hosts.server.namespace.ip("link add other0 type veth peer name other1")
     hosts.server.namespace.ip("link set other0 up")
     hosts.server.start_stack(device="other0")
-    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed)
     must_have_counted(hosts.server, "other-device")
     must_have_taken(hosts.server, 0)
 
@@ -79,7 +79,7 @@ def peers_and_ports_that_are_left_out(hosts, seed):
     peer, stranger = f"{hosts.client.addresses[4]}/31", "192.0.2.0/24"
     for options, taken in (("--peers", stranger), 0), (("--ports", "1-1024"), 0), (("--peers", peer, "--ports", PORT), 1):
         hosts.server.start_stack(*map(str, options), "--cpu", "0")
-        exchanged(hosts, "--connections", "16", "--rounds", "800", "--seed", seed)
+        exchanged(hosts, "--connections", "16", "--rounds", "1500", "--seed", seed)
         if not taken:
             must_have_counted(hosts.server, "not-chosen")
         must_have_taken(hosts.server, taken)
@@ -95,7 +95,7 @@ def two_devices(hosts, seed):
         host.namespace.ip(f"address add 10.9.9.{number}/24 dev {host.second}")
     hosts.server.start_stack("--device", hosts.server.second)
     for dialled in (hosts.server.addresses[4], "10.9.9.2"):
-        exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed, dialled=dialled, bound="0.0.0.0")
+        exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed, dialled=dialled, bound="0.0.0.0")
     must_have_taken(hosts.server, 7)
 
 
@@ -110,7 +110,7 @@ def options_that_only_the_kernel_serves(hosts, seed):
     hosts.server.start_stack()
     counted = [0]
     for option in (MINIMUM_TTL, MARK, PACING):
-        exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed, serve=option)
+        exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed, serve=option)
         counted.append(hosts.server.status()["reasons"].get("kernel-only", 0))
         if counted[-1] == counted[-2]:
             raise Failure(f"{option}: kernel-only was not counted")
@@ -124,7 +124,7 @@ def lost_segments(hosts, seed):
             f"add rule inet lossy out ip daddr {hosts.server.addresses[4]} tcp dport 9000 numgen random mod 200 < 1 drop"
     hosts.server.start_stack()
     run(*hosts.client.around(["nft", rules]))
-    exchanged(hosts, "--connections", "8", "--rounds", "600", "--seed", seed)
+    exchanged(hosts, "--connections", "8", "--rounds", "1500", "--seed", seed)
     must_have_counted(hosts.server, "loss")
     must_have_taken(hosts.server, 6)
 
@@ -132,7 +132,7 @@ def lost_segments(hosts, seed):
 @case
 def bulk_goes_back_to_the_kernel(hosts, seed):
     hosts.server.start_stack()
-    exchanged(hosts, "--connections", "2", "--rounds", "400", "--seed", seed, "--bulk", "300")
+    exchanged(hosts, "--connections", "2", "--rounds", "1500", "--seed", seed, "--bulk", "300")
     must_have_counted(hosts.server, "bulk")
     must_have_taken(hosts.server, 2)
 
@@ -141,7 +141,7 @@ def bulk_goes_back_to_the_kernel(hosts, seed):
 def a_peer_that_does_not_read(hosts, seed):
     """Its window closes in the end."""
     hosts.server.start_stack("--longest-message", "1000000")
-    exchanged(hosts, "--connections", "2", "--rounds", "400", "--seed", seed, "--burst", "400000")
+    exchanged(hosts, "--connections", "2", "--rounds", "1500", "--seed", seed, "--burst", "400000")
     must_have_counted(hosts.server, "window")
     must_have_taken(hosts.server, 2)
 
@@ -167,7 +167,7 @@ def a_program_that_is_stopped(hosts, seed):
 
 @case
 def stack_at_both_ends_ipv6(hosts, seed):
-    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed, family=6), 12)
+    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "1500", "--seed", seed, family=6), 12)
 
 
 def both(hosts, work, least):
@@ -181,14 +181,14 @@ def both(hosts, work, least):
 @case
 def stack_at_the_server(hosts, seed):
     hosts.server.start_stack()
-    exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed)
+    exchanged(hosts, "--connections", "16", "--rounds", "1500", "--seed", seed)
     must_have_taken(hosts.server, 12)
 
 
 @case
 def stack_at_the_client(hosts, seed):
     hosts.client.start_stack()
-    exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed)
+    exchanged(hosts, "--connections", "16", "--rounds", "1500", "--seed", seed)
     must_have_taken(hosts.client, 12)
 
 
@@ -256,7 +256,7 @@ def pods_are_carried(hosts, seed):
     pod = Pod(hosts, "pod", hosts.server, hosts.client, path)
     for family in (4, 6):
         hosts.server.start_stack("--broker", path)
-        exchanged(hosts, "--connections", "8", "--rounds", "600", "--seed", seed, server=pod, family=family)
+        exchanged(hosts, "--connections", "8", "--rounds", "1500", "--seed", seed, server=pod, family=family)
         must_have_taken(hosts.server, 6)
 
 
@@ -270,7 +270,7 @@ def translated_addresses_stay_with_the_kernel(hosts, seed):
     hosts.client.namespace.ip(f"route add 10.9.0.77/32 via {hosts.server.addresses[4]}")
     hosts.server.start_stack()
     hosts.client.start_stack()
-    exchanged(hosts, "--connections", "4", "--rounds", "300", "--seed", seed, dialled="10.9.0.77")
+    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed, dialled="10.9.0.77")
     must_have_taken(hosts.client, 4)
     hosts.server.stop_stack()
 
@@ -279,7 +279,7 @@ def translated_addresses_stay_with_the_kernel(hosts, seed):
 def few_capabilities_are_enough(hosts, seed):
     """The stack has those of its unit. Its server has a privileged port, which a give-back binds."""
     hosts.server.start_stack(confined=True)
-    exchanged(hosts, "--connections", "8", "--rounds", "400", "--seed", seed, port=80)
+    exchanged(hosts, "--connections", "8", "--rounds", "1500", "--seed", seed, port=80)
     must_have_taken(hosts.server, 6)
 
 

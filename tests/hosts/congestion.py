@@ -9,7 +9,7 @@ from hosts.wire import WiredHosts
 from testkit.failure import Failure
 
 MARKS = {"mark": 40}
-LOAD = ("--connections", "8", "--rounds", "800")
+LOAD = ("--connections", "8", "--rounds", "1500")
 
 
 def told_of(host, counter):

@@ -17,7 +17,7 @@ CONNECTIONS = 4
 def idle_connections_go_back(hosts, seed):
     """After half of the keepalive time. They are carried again when they are used again."""
     hosts.client.start_stack()
-    exchanged(hosts, "--connections", CONNECTIONS, "--rounds", "400", "--pause", "2", "--keepalive", KEEPALIVE, "--rest", KEEPALIVE,
+    exchanged(hosts, "--connections", CONNECTIONS, "--rounds", "1000", "--pause", "2", "--keepalive", KEEPALIVE, "--rest", KEEPALIVE,
               "--seed", seed)
     must_have_counted(hosts.client, "idle")
     must_have_taken(hosts.client, 2 * CONNECTIONS)
@@ -41,6 +41,6 @@ def a_peer_that_is_gone_is_noticed(hosts, seed):
         if late > 1.5 * KEEPALIVE + PROBES + 2:
             raise Failure(f"noticed after {late:.1f} s")
 
-    exchanged(hosts, "--rounds", "400", "--pause", "2", "--keepalive", KEEPALIVE, "--gone", "--seed", seed, meanwhile=cut)
+    exchanged(hosts, "--rounds", "1000", "--pause", "2", "--keepalive", KEEPALIVE, "--gone", "--seed", seed, meanwhile=cut)
     must_have_counted(hosts.client, "idle")
     must_have_taken(hosts.client, 1)

@@ -35,7 +35,7 @@ def exchanged_by_pods(hosts, pods, seed, device=None):
     client, server = pods
     for host, pod in zip((hosts.client, hosts.server), pods):
         host.start_stack("--broker", pod.broker_path, device=device)
-    exchanged(hosts, "--connections", "8", "--rounds", "400", "--seed", seed, client=client, server=server)
+    exchanged(hosts, "--connections", "8", "--rounds", "1500", "--seed", seed, client=client, server=server)
 
 
 def stay_with_the_kernel(hosts, pods, seed):

@@ -41,7 +41,7 @@ def other_connections_pass_no_xdp_program(hosts, seed):
     found = devices(hosts.server)
     if found.get(hosts.server.device) is not False or [found[name] for name in inlets(hosts.server)] != [True]:
         raise Failure(f"devices of {hosts.server.name}, and whether they have an XDP program: {found}")
-    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed)
     must_have_taken(hosts.server, 4)
     until(lambda: not inlets(hosts.server), "the stack's own device to go with it", 10)
 
@@ -74,7 +74,7 @@ def nothing_is_left_of_a_stack_that_was_killed(hosts, seed):
     hosts.server.stack = None
     until(lambda: not inlets(hosts.server), "the stack's own device to go with it", 10)
     hosts.server.start_stack()
-    exchanged(hosts, "--connections", "4", "--rounds", "400", "--seed", seed)
+    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed)
     must_have_taken(hosts.server, 4)
 
 
