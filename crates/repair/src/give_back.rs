@@ -186,11 +186,20 @@ pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {
     repair::turn_off_quietly(fd)
 }
 
-/// Closes the socket, in repair mode, without which connect(AF_UNSPEC) would reset the connection. The agent's BPF programs see by
-/// SK_FORCE_REUSE that the connection does not end.
+/// Closes the socket, in repair mode, without which connect(AF_UNSPEC) would reset the connection.
 fn disconnect(fd: BorrowedFd, reuse_address: bool) -> Result<(), CallError> {
+    without_conflicts(fd, reuse_address, || repair::disconnect(fd))
+}
+
+/// Makes calls of a give-back in repair mode, while the kernel ignores conflicts of bind(2) and listen(2) (SK_FORCE_REUSE): by that the
+/// agent's BPF programs know that no connection ends or begins. With the next call conflicts count again, as SO_REUSEADDR has them.
+fn without_conflicts(
+    fd: BorrowedFd,
+    reuse_address: bool,
+    calls: impl FnOnce() -> Result<(), CallError>,
+) -> Result<(), CallError> {
     repair::turn_on(fd)?;
-    let done = repair::disconnect(fd);
+    let done = calls();
     options::SO_REUSEADDR.set(fd, reuse_address.into())?;
     done
 }
@@ -244,11 +253,10 @@ impl<'a> Plan<'a> {
         repair::set_start_of_queue(fd, Queue::Send, state.snd_una)?;
         repair::set_start_of_queue(fd, Queue::Receive, self.first_unread)?;
         repair::expect_mss(fd, state.mss)?;
-        // Also by this the agent's BPF programs know a give-back.
-        repair::turn_on(fd)?;
-        let connected = bind_again(fd, &state.local).and_then(|()| named("connect(2)", connect(fd, &state.remote)));
-        state.saved.restore_reuse(fd)?;
-        connected?;
+        without_conflicts(fd, state.saved.reuse_address, || {
+            bind_again(fd, &state.local)?;
+            named("connect(2)", connect(fd, &state.remote))
+        })?;
         repair::expect_no_mss(fd)?;
         repair::set_negotiated(fd, state.mss, state.scales, state.sack, state.timestamps.is_some())?;
         if let Some(clock) = state.timestamps {

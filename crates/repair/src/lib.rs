@@ -25,8 +25,9 @@
 //!
 //! The program has the socket all the time, and may be hostile. Repair mode lets the kernel ignore conflicts of bind(2) and
 //! listen(2) with other sockets (SK_FORCE_REUSE): a program could listen where another user does. So that is taken back in the very
-//! next call, and is there again only for the calls of a give-back that close, bind and connect the socket. A program that gets in between these calls is found out: a socket
-//! that has become a listener, or another connection (which repair mode makes without a handshake), is closed.
+//! next call, and is there again only for the calls of a give-back that close, bind and connect the socket. A program that gets in
+//! between these calls is found out: a socket that has become a listener, or another connection (which repair mode makes without a
+//! handshake), is closed.
 //!
 //! # What a give-back changes
 //!

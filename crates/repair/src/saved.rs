@@ -77,7 +77,7 @@ impl Saved {
     }
 
     /// Ends what repair mode has begun: conflicts of bind(2) and listen(2) count again.
-    pub(crate) fn restore_reuse(&self, fd: BorrowedFd) -> Result<(), CallError> {
+    fn restore_reuse(&self, fd: BorrowedFd) -> Result<(), CallError> {
         options::SO_REUSEADDR.set(fd, self.reuse_address.into())
     }
 }

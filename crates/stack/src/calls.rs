@@ -4,13 +4,13 @@ use crate::carried::{Carried, NotCarried};
 use crate::cause::Cause;
 use crate::handover::{Unread, abandon, is_stranded};
 use crate::pace::Pace;
+use crate::process::this_thread;
 use crate::program::Program;
 use crate::record::Record;
 use crate::stage::{Conn, Stage};
 use crate::subject::{Declined, Subject, Terms};
 use crate::timers::now;
 use rustix::fd::{AsFd, AsRawFd};
-use rustix::thread::gettid;
 use sidestep_broker::domain::Key;
 use sidestep_error::chain;
 use sidestep_sys::tcp::traffic;
@@ -70,7 +70,7 @@ pub enum Done {
 
 /// Does it. `record`: the connection's.
 pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> Done {
-    record.set_caller(gettid().as_raw_nonzero().get() as u32);
+    record.set_caller(this_thread());
     let outcome = match call {
         Call::Look { is_time } => Outcome::Looked(look(&mut conn, *is_time, terms)),
         Call::Begin => Outcome::Began(begin(&mut conn)),

@@ -4,11 +4,11 @@ use crate::executors::Executors;
 use crate::handover::{Restored, restore};
 use crate::ledger::Ledger;
 use crate::link::Link;
+use crate::process::this_thread;
 use crate::record::{Ends, Record, Stage};
 use crate::restoration::Restoration;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
-use rustix::thread::gettid;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
@@ -159,10 +159,9 @@ fn restore_each(mut left: Vec<Connection>, ledger: &Arc<Ledger>, restoration: &R
 /// Only this thread makes calls on the connection's socket from now on. The standby waits for its end in turn, should this process be
 /// killed in a call.
 fn take_over(record: &Record, restoration: &Restoration) {
-    let this_thread = gettid().as_raw_nonzero().get() as u32;
-    if record.caller() != this_thread {
+    if record.caller() != this_thread() {
         restoration.wait_for_thread(record.caller());
-        record.set_caller(this_thread);
+        record.set_caller(this_thread());
     }
 }
 
@@ -324,7 +323,7 @@ pub(crate) mod tests {
         let (number, thread) = std::sync::mpsc::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let sleeping = std::thread::spawn(move || {
-            number.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).expect("the test waits");
+            number.send(this_thread()).expect("the test waits");
             ends.recv().expect("the test goes on");
         });
         all[0].record.set_caller(thread.recv().expect("it runs"));

@@ -8,6 +8,7 @@ use crate::readable::is_readable;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
+use rustix::thread::gettid;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,11 @@ impl Process {
     fn is_gone(&self) -> bool {
         is_readable(&self.pidfd, Duration::ZERO)
     }
+}
+
+/// The number of the calling thread, as [`Process::wait_for_thread`] expects it.
+pub fn this_thread() -> u32 {
+    gettid().as_raw_nonzero().get() as u32
 }
 
 /// Whether a process is a zombie, whose first thread has ended, or is gone. One of which the kernel does not tell, as when no descriptor

@@ -5,6 +5,8 @@ use crate::api_server::{NODES, PORT, SERVICES, SLICES, Server, World, service, s
 use serde_json::{Value, json};
 use sidestep_testkit::Pod;
 use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn start(node: &mut Node) {
@@ -12,17 +14,30 @@ fn start(node: &mut Node) {
     node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
 }
 
+/// An agent that follows a server with these objects and the Service `web` of the first of two pods, as `made` has it. Another pod
+/// reaches it. The last value keeps programs and server alive.
+fn with_web(world: &Arc<World>, made: fn(Value) -> Value) -> (Node, Pod, [Pod; 2], impl Sized + use<>) {
+    let mut node = Node::new();
+    let (client, pods) = (node.testbed.pod(), [node.testbed.pod(), node.testbed.pod()]);
+    let programs = [server(&pods[0]), server(&pods[1])];
+    world.put(SERVICES, made(service("web", VIP)));
+    world.put(SLICES, made(slice("web", [&pods[0]])));
+    let of_objects = Server::start(world, &node.testbed.node);
+    start(&mut node);
+    assert_eq!(reached(&client).unwrap(), pods[0].v4);
+    (node, client, pods, (of_objects, programs))
+}
+
+/// Who answers this pod at the Service's address.
+fn reached(client: &Pod) -> std::io::Result<IpAddr> {
+    client.namespace.run(|| dial(at(VIP, 80)))
+}
+
 #[test]
 fn objects_of_an_api_server_are_followed() {
-    let (mut node, world) = (Node::new(), World::new());
-    let (client, pods) = (node.testbed.pod(), [node.testbed.pod(), node.testbed.pod()]);
-    let _servers: Vec<_> = pods.iter().map(server).collect();
-    world.put(SERVICES, service("web", VIP));
-    world.put(SLICES, slice("web", [&pods[0]]));
-    let _server = Server::start(&world, &node.testbed.node);
-    start(&mut node);
-    let reached = || client.namespace.run(|| dial(at(VIP, 80)));
-    assert_eq!(reached().unwrap(), pods[0].v4);
+    let world = World::new();
+    let (mut node, client, pods, _alive) = with_web(&world, |object| object);
+    let reached = || reached(&client);
     world.put(SLICES, slice("web", [&pods[1]]));
     node.wait(|_| reached().is_ok_and(|who| who == pods[1].v4));
     world.delete(SLICES, "web-1");
@@ -56,16 +71,10 @@ fn poisoned(mut object: Value) -> Value {
 
 #[test]
 fn managed_fields_that_nobody_can_read_hide_nothing() {
-    let (mut node, world) = (Node::new(), World::new());
-    let (client, pods) = (node.testbed.pod(), [node.testbed.pod(), node.testbed.pod()]);
-    let _servers: Vec<_> = pods.iter().map(server).collect();
-    world.put(SERVICES, poisoned(service("web", VIP)));
-    world.put(SLICES, poisoned(slice("web", [&pods[0]])));
+    let world = World::new();
     world.put(NODES, poisoned(labelled("east")));
-    let _server = Server::start(&world, &node.testbed.node);
-    start(&mut node);
-    let reached = || client.namespace.run(|| dial(at(VIP, 80)));
-    assert_eq!(reached().unwrap(), pods[0].v4);
+    let (mut node, client, pods, _alive) = with_web(&world, poisoned);
+    let reached = || reached(&client);
     assert_eq!(node.status().unwrap().zone.as_deref(), Some("east"));
     // The running agent hears of a change, and of the end: the next Service with the address is not shut out.
     world.put(SERVICES, poisoned(service("web", VIP)));
@@ -79,15 +88,9 @@ fn managed_fields_that_nobody_can_read_hide_nothing() {
 /// The API server gives an address to the next Service as soon as one has given it back, whatever else the object says.
 #[test]
 fn a_service_does_not_keep_an_address_that_it_has_given_back() {
-    let (mut node, world) = (Node::new(), World::new());
-    let (client, pods) = (node.testbed.pod(), [node.testbed.pod(), node.testbed.pod()]);
-    let _servers: Vec<_> = pods.iter().map(server).collect();
-    world.put(SERVICES, service("web", VIP));
-    world.put(SLICES, slice("web", [&pods[0]]));
-    let _server = Server::start(&world, &node.testbed.node);
-    start(&mut node);
-    let reached = || client.namespace.run(|| dial(at(VIP, 80)));
-    assert_eq!(reached().unwrap(), pods[0].v4);
+    let world = World::new();
+    let (mut node, client, pods, _alive) = with_web(&world, |object| object);
+    let reached = || reached(&client);
     let mut alias = service("web", VIP);
     alias["spec"] = json!({"type": "ExternalName", "externalName": "a.example", "externalIPs": ["010.0.0.1"]});
     world.put(SERVICES, alias);

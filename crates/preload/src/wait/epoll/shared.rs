@@ -150,13 +150,17 @@ pub fn hold_late() {
     });
 }
 
+fn make_relatives_leave(s: &Set) {
+    if let Some(r) = record(s) {
+        r.is_shared.store(1, SeqCst);
+    }
+}
+
 /// Before the fork of a child in another PID namespace, which has the kernel's sets and knows nothing of their records: leaves all
 /// sets to the kernel, and makes the relatives do so.
 pub fn leave_all() {
     for_each_set(|s| {
-        if let Some(r) = record(s) {
-            r.is_shared.store(1, SeqCst);
-        }
+        make_relatives_leave(s);
         if !s.is_shared.load(Relaxed) {
             leave(s);
         }
@@ -167,9 +171,7 @@ pub fn leave_all() {
 /// that they are to leave the sets to the kernel.
 pub fn leave_family_in_child() {
     for_each_set(|s| {
-        if let Some(r) = record(s) {
-            r.is_shared.store(1, SeqCst);
-        }
+        make_relatives_leave(s);
         s.family.store(0, Relaxed);
         s.is_shared.store(true, Relaxed);
         s.had_waiter.store(true, Relaxed);
