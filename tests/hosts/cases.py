@@ -270,9 +270,20 @@ def translated_addresses_stay_with_the_kernel(hosts, seed):
     hosts.client.namespace.ip(f"route add 10.9.0.77/32 via {hosts.server.addresses[4]}")
     hosts.server.start_stack()
     hosts.client.start_stack()
-    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed, dialled="10.9.0.77")
+
+    def look():
+        def unseen():
+            connections = hosts.server.status()["connections"]
+            return [one["id"] for one in connections if any(way["reason"] == "unseen" for way in one["directions"])]
+        name = until(unseen, "a connection with the reason unseen", 20)[0]
+        if "NAT" not in (said := hosts.server.command("explain", name)):
+            raise Failure(f"`sidestep explain` does not tell why the kernel keeps the connection: {said}")
+
+    exchanged(hosts, "--connections", "4", "--rounds", "2500", "--pause", "1", "--seed", seed, dialled="10.9.0.77", meanwhile=look)
+    if not 1 <= (counted := hosts.server.status()["reasons"].get("unseen", 0)) <= 4:
+        raise Failure(f"of 4 connections {counted} count as unseen")
     must_have_taken(hosts.client, 4)
-    hosts.server.stop_stack()
+    must_have_taken(hosts.server, 0)
 
 
 @case
