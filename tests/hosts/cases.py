@@ -27,6 +27,21 @@ def must_have_taken(host, least):
         raise Failure(f"the stack of {host.name} has taken {taken} connections and given back {returned}")
 
 
+def taken_by_now(host):
+    """How many connections the host's stack has taken."""
+    [stack] = [one for one in host.status()["processes"] if one["exe"].endswith("/sidestep-stack")]
+    return stack["upgraded"]
+
+
+def second_cable(hosts):
+    """Between 10.9.9.1 at the client and 10.9.9.2 at the server, by devices of the name `second`."""
+    for host in (hosts.client, hosts.server):
+        host.second = f"{host.name}9"
+    link(hosts.client.namespace, hosts.client.second, hosts.server.namespace, hosts.server.second)
+    for host, number in ((hosts.client, 1), (hosts.server, 2)):
+        host.namespace.ip(f"address add 10.9.9.{number}/24 dev {host.second}")
+
+
 def must_have_counted(host, reason):
     """`sidestep status` shows the reason, also of stacks that have ended."""
     counted = host.status()["reasons"]
@@ -88,11 +103,7 @@ def peers_and_ports_that_are_left_out(hosts, seed):
 @case
 def two_devices(hosts, seed):
     """One connection by each cable."""
-    for host, number in ((hosts.client, 1), (hosts.server, 2)):
-        host.second = f"{host.name}9"
-    link(hosts.client.namespace, hosts.client.second, hosts.server.namespace, hosts.server.second)
-    for host, number in ((hosts.client, 1), (hosts.server, 2)):
-        host.namespace.ip(f"address add 10.9.9.{number}/24 dev {host.second}")
+    second_cable(hosts)
     hosts.server.start_stack("--device", hosts.server.second)
     for dialled in (hosts.server.addresses[4], "10.9.9.2"):
         exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed, dialled=dialled, bound="0.0.0.0")

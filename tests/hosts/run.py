@@ -21,6 +21,7 @@ from hosts import (  # noqa: F401 - they list their cases
     cases,
     congestion,
     deaths,
+    foreign,
     hostile,
     idle,
     impaired,
