@@ -29,6 +29,7 @@ from hosts import (  # noqa: F401 - they list their cases
     locks,
     long,
     mesh,
+    peers,
     renewed,
     switches,
     takes,
