@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hosts import (  # noqa: F401 - they list their cases
+    apps,
     cases,
     congestion,
     deaths,
