@@ -103,7 +103,8 @@ impl Worker {
     }
 
     /// So many bytes has the socket of an observed connection received. The device's program notes a frame before the socket counts its
-    /// bytes. So if there are more bytes than before, and no frame was noted, the packets come another way: the kernel keeps the connection.
+    /// bytes. So if there are more bytes than before, and no frame was noted, the packets come another way, and the kernel keeps the
+    /// connection.
     fn counted(&mut self, conn: &mut Conn, received: Option<u64>, time: u64) -> Result<(), Cause> {
         let Stage::Observed(program, _) = &conn.stage else { return Ok(()) };
         match (conn.arrivals, received) {
