@@ -27,6 +27,21 @@ def must_have_taken(host, least):
         raise Failure(f"the stack of {host.name} has taken {taken} connections and given back {returned}")
 
 
+def taken_by_now(host):
+    """How many connections the host's stack has taken."""
+    [stack] = [one for one in host.status()["processes"] if one["exe"].endswith("/sidestep-stack")]
+    return stack["upgraded"]
+
+
+def second_cable(hosts):
+    """Between 10.9.9.1 at the client and 10.9.9.2 at the server, by devices of the name `second`."""
+    for host in (hosts.client, hosts.server):
+        host.second = f"{host.name}9"
+    link(hosts.client.namespace, hosts.client.second, hosts.server.namespace, hosts.server.second)
+    for host, number in ((hosts.client, 1), (hosts.server, 2)):
+        host.namespace.ip(f"address add 10.9.9.{number}/24 dev {host.second}")
+
+
 def must_have_counted(host, reason):
     """`sidestep status` shows the reason, also of stacks that have ended."""
     counted = host.status()["reasons"]
@@ -88,11 +103,7 @@ def peers_and_ports_that_are_left_out(hosts, seed):
 @case
 def two_devices(hosts, seed):
     """One connection by each cable."""
-    for host, number in ((hosts.client, 1), (hosts.server, 2)):
-        host.second = f"{host.name}9"
-    link(hosts.client.namespace, hosts.client.second, hosts.server.namespace, hosts.server.second)
-    for host, number in ((hosts.client, 1), (hosts.server, 2)):
-        host.namespace.ip(f"address add 10.9.9.{number}/24 dev {host.second}")
+    second_cable(hosts)
     hosts.server.start_stack("--device", hosts.server.second)
     for dialled in (hosts.server.addresses[4], "10.9.9.2"):
         exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed, dialled=dialled, bound="0.0.0.0")
@@ -270,9 +281,20 @@ def translated_addresses_stay_with_the_kernel(hosts, seed):
     hosts.client.namespace.ip(f"route add 10.9.0.77/32 via {hosts.server.addresses[4]}")
     hosts.server.start_stack()
     hosts.client.start_stack()
-    exchanged(hosts, "--connections", "4", "--rounds", "1500", "--seed", seed, dialled="10.9.0.77")
+
+    def look():
+        def unseen():
+            connections = hosts.server.status()["connections"]
+            return [one["id"] for one in connections if any(way["reason"] == "unseen" for way in one["directions"])]
+        name = until(unseen, "a connection with the reason unseen", 20)[0]
+        if "NAT" not in (said := hosts.server.command("explain", name)):
+            raise Failure(f"`sidestep explain` does not tell why the kernel keeps the connection: {said}")
+
+    exchanged(hosts, "--connections", "4", "--rounds", "2500", "--pause", "1", "--seed", seed, dialled="10.9.0.77", meanwhile=look)
+    if not 1 <= (counted := hosts.server.status()["reasons"].get("unseen", 0)) <= 4:
+        raise Failure(f"of 4 connections {counted} count as unseen")
     must_have_taken(hosts.client, 4)
-    hosts.server.stop_stack()
+    must_have_taken(hosts.server, 0)
 
 
 @case

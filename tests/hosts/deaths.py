@@ -12,7 +12,9 @@ from testkit.wait import until
 CONNECTIONS = 256
 SHARE = 64  # of these a host's stack must carry before it is killed, or the round would prove nothing
 RENEWED = 128  # connections at a time, if it does not
-SLOW = 250  # milliseconds: a death lets 99 of 100 connections wait no longer than this, beside what they wait without any
+# Milliseconds. A death lets 99 of 100 connections wait no longer than SLOW, where 99 of 100 wait no longer than QUIET without any; on a
+# busier machine, no longer than SLOW beside what they wait there without any. docs/stack.md has 115 for QUIET.
+SLOW, QUIET = 250, 125
 
 
 class Deaths(Scene):
@@ -82,9 +84,9 @@ KINDS = {
     "worker killed": Kind(lambda _, host: deeds.kill_worker(host), keeper_restores=True, quick=True),
     "keeper killed": Kind(kill_keeper, outlived=False, quick=True),
     "both killed": Kind(kill_keeper_and_worker, outlived=False, quick=True),
-    "standby killed": Kind(lambda _, host: deeds.kill_standby(host)),
-    "broker killed": Kind(lambda _, host: deeds.kill_broker(host), outlived=False),
-    "program killed": Kind(kill_program),
+    "standby killed": Kind(lambda _, host: deeds.kill_standby(host), quick=True),
+    "broker killed": Kind(lambda _, host: deeds.kill_broker(host), outlived=False, quick=True),
+    "program killed": Kind(kill_program, quick=True),
     "worker replaced": Kind(lambda _, host: deeds.replace_worker(host), quick=True),
     "device down": Kind(cut_cable),
     "route changed": Kind(lambda scene, host: deeds.change_route(host, scene.peer(host))),
@@ -134,9 +136,10 @@ def rounds_of_deaths(hosts, seed, rounds, judges_waits):
 
 def must_be_short(rows):
     usual = rows["nothing"]["p99"]
-    slow = {name: round(row["p99"]) for name, row in rows.items() if KINDS[name].quick and row["p99"] >= usual + SLOW}
+    limit = SLOW if usual <= QUIET else usual + SLOW
+    slow = {name: round(row["p99"]) for name, row in rows.items() if KINDS[name].quick and row["p99"] >= limit}
     if slow:
-        raise Failure(f"1 of 100 connections waited longer than {SLOW} ms: {json.dumps(slow)}; with no death {usual:.0f} ms")
+        raise Failure(f"1 of 100 connections waited longer than {limit:.0f} ms: {json.dumps(slow)}; with no death {usual:.0f} ms")
 
 
 @case

@@ -106,6 +106,13 @@ def bytes_behind_the_end(raw):
     raw.pump(lambda: raw.is_ended, 2)
 
 
+for scale in range(15):
+    def function(raw):
+        return [raw.exchange(b"z" * 1400) for _ in range(5)]
+    function.__name__ = f"a_window_scale_of_{scale}"
+    SCRIPTS.append(Script(function, scale=scale, sack=scale % 2 == 0))
+
+
 # --- packets ---
 
 @script(stays=True)

@@ -1,6 +1,7 @@
 """A bad wire: the same bytes as on a good one, and never slower than the kernel."""
 
 from concurrent.futures import ThreadPoolExecutor
+from statistics import median
 
 from hosts.cases import exchanged, must_have_taken
 from hosts.registry import MORE, case
@@ -16,9 +17,10 @@ HARMS = {
 ALL = {"lose": 40, "double": 50, "reorder": 50, "damage": 40, "cut": 40, "delay": 500, "jitter": 300}
 COUNTS = {"lose": "lost", "double": "doubled", "reorder": "reordered", "damage": "damaged", "cut": "cut"}
 LEAST = 0.97  # of the kernel's speed
-TURNS = 4
+TURNS = 5
 # Connections that last some seconds: each time that one is taken again costs it some 30 ms.
 LONG = "--connections", "32", "--rounds", "120"
+SHORT_DELAY, LONG_ON_A_SHORT_WIRE = 500, ("--connections", "32", "--rounds", "2500")
 
 
 def harmed(hosts, seed, rates, *options):
@@ -42,31 +44,34 @@ def a_bad_wire(hosts, seed):
         must_have_taken(host, 16)
 
 
-def never_slower(race, seed, name, rates):
-    """The same harm to the same bytes, at the same time. A busy machine gets more turns."""
-    seconds = [0, 0]
-    for turn in range(TURNS):
-        for host in (race.stacks.client, race.stacks.server):
-            host.start_stack()
-        with ThreadPoolExecutor(2) as pool:
-            done = list(pool.map(lambda hosts: harmed(hosts, str(int(seed) + turn), {"delay": DELAY, **rates}, *LONG),
-                                 (race.kernel, race.stacks)))
-        for host in (race.stacks.client, race.stacks.server):
-            must_have_taken(host, 30)
-        seconds = [sum(both) for both in zip(seconds, done)]
-        ratio = seconds[0] / seconds[1]
-        print(f"figure: {name}: {ratio:.3f} of the kernel's speed", flush=True)
-        if ratio >= LEAST:
-            return
-    raise Failure(f"{name}: by stack {ratio:.3f} of the kernel's speed")
+def never_slower(race, seed, name, rates, load):
+    """The median of a fixed number of turns: whoever ends at the first good one ends with a lucky one."""
+    ratios = [turn(race, str(int(seed) + number), rates, load) for number in range(TURNS)]
+    ratio = median(ratios)
+    print(f"figure: {name}: {ratio:.3f} of the kernel's speed, of turns with {', '.join(f'{one:.3f}' for one in ratios)}", flush=True)
+    if ratio < LEAST:
+        raise Failure(f"{name}: by stack {ratio:.3f} of the kernel's speed")
 
 
-def list_case(name, rates):
+def turn(race, seed, rates, load):
+    """The same harm to the same bytes, by the kernel and by the stack, at the same time. Returns the stack's speed beside the kernel's."""
+    for host in (race.stacks.client, race.stacks.server):
+        host.start_stack()
+    with ThreadPoolExecutor(2) as pool:
+        by_kernel, by_stack = pool.map(lambda hosts: harmed(hosts, seed, rates, *load), (race.kernel, race.stacks))
+    for host in (race.stacks.client, race.stacks.server):
+        must_have_taken(host, 30)
+    return by_kernel / by_stack
+
+
+def list_case(name, rates, load=LONG):
     def run(race, seed):
-        never_slower(race, seed, name, rates)
+        never_slower(race, seed, name, rates, load)
     run.__name__ = f"never_slower_under_{name}"
     case(run, bed=Race, part=MORE)
 
 
 for name, rates in HARMS.items():
-    list_case(name, rates)
+    list_case(name, {"delay": DELAY, **rates})
+list_case("everything", {**ALL, "delay": DELAY})
+list_case("loss_on_a_short_wire", {"delay": SHORT_DELAY, "lose": 50}, LONG_ON_A_SHORT_WIRE)

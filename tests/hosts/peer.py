@@ -3,7 +3,7 @@
 
   peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE] [--times N]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
-              [--sizes N,N,...] [--keepalive SECONDS [--rest SECONDS | --gone]]
+              [--sizes N,N,...] [--congestion NAME] [--keepalive SECONDS [--rest SECONDS | --gone]]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
 all connections together took, and that the `slowest` exchange of each took.
@@ -129,6 +129,9 @@ class Client:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, self.args.keepalive)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
+        if self.args.congestion:
+            # By sysctl a namespace gets only what any user may choose.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self.args.congestion.encode())
         if self.args.burst:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)  # a window that closes soon
         if self.args.source:
@@ -185,6 +188,7 @@ def main():
     parser.add_argument("--option", type=lambda text: tuple(map(int, text.replace("=", ".").split("."))),
                         help="of each accepted socket: three numbers")
     parser.add_argument("--source", type=int, default=0, help="source port of the first connection; others have the next ones")
+    parser.add_argument("--congestion", help="control of congestion: its name")
     parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--pause", type=float, default=0)
     parser.add_argument("--keepalive", type=int, default=0, help="seconds until the first probe; two more follow")

@@ -18,9 +18,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hosts import (  # noqa: F401 - they list their cases
+    apps,
     cases,
     congestion,
     deaths,
+    foreign,
     hostile,
     idle,
     impaired,
@@ -28,6 +30,7 @@ from hosts import (  # noqa: F401 - they list their cases
     locks,
     long,
     mesh,
+    peers,
     renewed,
     switches,
     takes,

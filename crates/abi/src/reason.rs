@@ -117,6 +117,8 @@ reasons! {
     NotChosen = 42, "not-chosen";
     /// Stack: nothing has come or gone for a minute, or for half of the program's keepalive time: the kernel watches over it.
     Idle = 43, "idle";
+    /// Stack: the connection's packets do not come by the stack's device with the socket's addresses: NAT, IPsec, or another way back.
+    Unseen = 44, "unseen";
 }
 
 /// One more than the largest reason number there can be.

@@ -22,6 +22,8 @@ const STRANDED: u64 = 120_000_000;
 pub enum Call {
     /// Send what its program has left in the ring, and, if it is time, see whether it can be taken.
     Look { is_time: bool },
+    /// Ask how many bytes its socket has received.
+    Count,
     /// Ask its program to enter the rings.
     Begin,
     /// Take it, if its program has entered them.
@@ -43,6 +45,8 @@ pub enum Look {
 /// What has come of a call.
 pub enum Outcome {
     Looked(Result<Look, Cause>),
+    /// None: the kernel does not tell.
+    Counted(Option<u64>),
     /// Whether the program is asked now.
     Began(Result<bool, Cause>),
     /// Whether the connection is taken. It may be, and must go back: then there is a cause.
@@ -73,6 +77,7 @@ pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> 
     record.set_caller(this_thread());
     let outcome = match call {
         Call::Look { is_time } => Outcome::Looked(look(&mut conn, *is_time, terms)),
+        Call::Count => Outcome::Counted(traffic(conn.subject.socket.as_raw_fd()).map(|carried| carried.bytes[0])),
         Call::Begin => Outcome::Began(begin(&mut conn)),
         Call::Take => Outcome::Took(take(&mut conn, terms)),
         Call::GiveBack => Outcome::Gave(give_back(&mut conn).map(Box::new)),

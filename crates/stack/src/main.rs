@@ -134,7 +134,7 @@ fn keep(args: &Args) -> Result<(), Error> {
     raise_descriptors();
     let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
     let first = joined(&address)?;
-    let devices = args.devices.iter().map(|name| opened(name)).collect::<Result<_, _>>()?;
+    let devices = all_opened(&args.devices)?;
     let mut keeper = Keeper::new(devices, args.connections, signals, program)?;
     let mut first = Some(first);
     let mut waits_for_file = args.ready_file.as_ref();
@@ -148,6 +148,32 @@ fn keep(args: &Args) -> Result<(), Error> {
             None => Ok(()),
         },
     )
+}
+
+/// The devices of these names. One that has somebody else's XDP program is left out, unless it is the only one: its connections stay with
+/// the kernel.
+fn all_opened(names: &[String]) -> Result<Vec<Device>, Error> {
+    let (mut devices, mut failed) = (Vec::new(), Vec::new());
+    for name in names {
+        match opened(name) {
+            Ok(device) => devices.push(device),
+            Err(error @ sidestep_device::Error::ForeignProgram { .. }) => failed.push(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    without(failed, devices)
+}
+
+/// The devices, without those that have failed. At least one must be left.
+fn without(failed: Vec<sidestep_device::Error>, devices: Vec<Device>) -> Result<Vec<Device>, Error> {
+    if devices.is_empty() {
+        let nothing = || Error::NotPassed(std::io::ErrorKind::InvalidData.into());
+        return Err(failed.into_iter().next().map_or_else(nothing, Error::Device));
+    }
+    for error in &failed {
+        tracing::warn!("goes on without a device: {}", chain(error));
+    }
+    Ok(devices)
 }
 
 fn opened(name: &str) -> Result<Device, sidestep_device::Error> {
@@ -308,21 +334,12 @@ fn work(args: &Args, socket: RawFd) -> Result<(), Error> {
 
 /// The devices that the keeper has passed. One that was removed is left out, unless it is the only one.
 fn adopted(passed: Vec<Vec<OwnedFd>>) -> Result<Vec<Device>, Error> {
-    let mut devices = Vec::new();
-    let mut failed = None;
+    let (mut devices, mut failed) = (Vec::new(), Vec::new());
     for descriptors in passed {
         match Device::from_parts(Parts::from_descriptors(descriptors)?) {
             Ok(device) => devices.push(device),
-            Err(error) => failed = Some(error),
+            Err(error) => failed.push(error),
         }
     }
-    match failed {
-        Some(error) if devices.is_empty() => Err(error.into()),
-        _ if devices.is_empty() => Err(Error::NotPassed(std::io::ErrorKind::InvalidData.into())),
-        Some(error) => {
-            tracing::warn!("goes on without a device: {}", chain(&error));
-            Ok(devices)
-        }
-        None => Ok(devices),
-    }
+    without(failed, devices)
 }

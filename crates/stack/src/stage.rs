@@ -40,20 +40,47 @@ pub struct Conn {
     pub is_ending: bool,
     /// How often it has gone back to the kernel in quick succession.
     pub returns: u32,
-    /// Looks at an assigned connection in vain.
+    /// Looks in vain at an assigned or observed connection.
     pub looks: u32,
     /// When it was taken, if it is carried.
     pub taken_at: Option<u64>,
     /// How long its messages are while the kernel carries it.
     pub pace: KernelPace,
+    /// What its socket has received since it is observed.
+    pub arrivals: Arrivals,
+    /// Its packets did not come by the device once: that has been counted.
+    pub is_unseen: bool,
+}
+
+/// What is known of an observed connection whose packets do not come by the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Nothing yet.
+    Uncounted,
+    /// At an earlier look its socket had received so many bytes.
+    Counted(u64),
+    /// Its socket has received more since then, and none of that by the device.
+    Elsewhere,
 }
 
 impl Conn {
     pub fn new(subject: Subject, place: (u32, u32, u32), program: Program, record: Record) -> Conn {
         let number = record.number;
         let stage = Stage::Assigned(program, record, 0);
-        let (held, pace) = (Vec::new(), KernelPace::default());
-        Conn { subject, place, number, stage, held, is_ending: false, returns: 0, looks: 0, taken_at: None, pace }
+        Conn {
+            subject,
+            place,
+            number,
+            stage,
+            held: Vec::new(),
+            is_ending: false,
+            returns: 0,
+            looks: 0,
+            taken_at: None,
+            pace: KernelPace::default(),
+            arrivals: Arrivals::Uncounted,
+            is_unseen: false,
+        }
     }
 
     /// Replaces a stage before the taking by the one that follows.

@@ -1,9 +1,11 @@
 // Echo client on Node's net module: many connections at once; on each some round trips, then a stream that is sent
-// and received at the same time, half-close, end. Every byte is compared. Usage: echo_client.js PORT CONNECTIONS
+// and received at the same time, half-close, end. Every byte is compared.
+// Usage: echo_client.js PORT CONNECTIONS [ADDRESS [ROUND_TRIPS]]
 'use strict';
 const net = require('node:net');
 
-const ROUND_TRIPS = 50;
+const ADDRESS = process.argv[4] ?? '127.0.0.1';
+const ROUND_TRIPS = Number(process.argv[5] ?? 50);
 const STREAM_BYTES = 400_000;
 
 // The same bytes for the same number: a linear congruential generator is enough to see any mix-up.
@@ -24,7 +26,7 @@ function fail(what) {
 
 function connect(port) {
   return new Promise((resolve, reject) => {
-    const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true }, () => resolve(socket));
+    const socket = net.connect({ port, host: ADDRESS, allowHalfOpen: true, noDelay: true }, () => resolve(socket));
     socket.on('error', reject);
   });
 }
@@ -82,7 +84,7 @@ async function talk(number, port) {
 }
 
 async function main() {
-  const [port, connections] = process.argv.slice(2).map(Number);
+  const [port, connections] = process.argv.slice(2, 4).map(Number);
   const done = await Promise.all(Array.from({ length: connections }, (_, number) => talk(number, port)));
   console.log(JSON.stringify({ connections, bytes: done.reduce((a, b) => a + b, 0) }));
 }

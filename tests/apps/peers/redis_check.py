@@ -11,8 +11,8 @@ import threading
 class Redis:
     """One connection, RESP protocol, pipelining by `send` and `reply`."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+    def __init__(self, options):
+        self.socket = socket.create_connection((options.host, options.port), timeout=20)
         self.stream = self.socket.makefile("rb")
 
     def send(self, *words):
@@ -54,7 +54,7 @@ def value(number):
 
 
 def fill(options):
-    redis = Redis(options.port)
+    redis = Redis(options)
     for number in range(options.count):
         redis.send("SET", f"key:{number}", value(number))
         if redis.reply() != b"OK":
@@ -64,7 +64,7 @@ def fill(options):
 
 def verify(options):
     """Reads in batches of 16, so that replies fill buffers."""
-    redis = Redis(options.port)
+    redis = Redis(options)
     for start in range(0, options.count, 16):
         numbers = range(start, min(start + 16, options.count))
         for number in numbers:
@@ -82,7 +82,7 @@ def pubsub(options):
     for thread in threads:
         thread.start()
     ready.wait()
-    publisher = Redis(options.port)
+    publisher = Redis(options)
     for number in range(options.count):
         receivers = publisher.call("PUBLISH", "news", value(number))
         if receivers != options.subscribers:
@@ -96,7 +96,7 @@ def pubsub(options):
 
 def subscriber(options, ready, errors):
     try:
-        redis = Redis(options.port)
+        redis = Redis(options)
         redis.call("SUBSCRIBE", "news")
         ready.wait()
         for number in range(options.count):
@@ -109,6 +109,7 @@ def subscriber(options, ready, errors):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=("fill", "verify", "pubsub"))
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--count", type=int, default=500, help="keys or messages")
     parser.add_argument("--subscribers", type=int, default=4)

@@ -6,12 +6,16 @@ from testkit.failure import Failure, check
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
+def compilation(classes, *names):
+    """The command line that compiles sources of peers/java into a directory."""
+    sources = [paths.PEERS / "java" / f"{name}.java" for name in names]
+    return [paths.program("javac"), *(f"-J{option}" for option in QUICK), "-proc:none", "-d", classes, *sources]
+
+
 def compile_classes(case, *names):
     """Compiles sources of peers/java and returns the directory of the classes."""
     classes = case.tmp / "classes"
-    sources = [case.peer(f"java/{name}.java") for name in names]
-    compiler = [paths.program("javac"), *(f"-J{option}" for option in QUICK), "-proc:none", "-d", classes]
-    case.run("javac", [*compiler, *sources], seconds=60, preload=False)
+    case.run("javac", compilation(classes, *names), seconds=60, preload=False)
     check((classes / f"{names[-1]}.class").exists(), "javac made no class file")
     return classes
 

@@ -6,7 +6,9 @@ use crate::calls::{self, Call, Done, Look, Outcome};
 use crate::cause::Cause;
 use crate::frames::receive_held;
 use crate::record::Record;
-use crate::stage::{Absence, Conn, Entry, LATE, Stage};
+use crate::stage::{Absence, Arrivals, Conn, Entry, LATE, Stage};
+use crate::subject::Subject;
+use sidestep_abi::Reason;
 use sidestep_ring::page;
 
 impl Worker {
@@ -46,6 +48,7 @@ impl Worker {
         conn.subject.is_stale |= was_looked_at && changes != self.changes;
         let result = match outcome {
             Outcome::Looked(look) => look.and_then(|look| self.looked(&mut conn, &look, time)),
+            Outcome::Counted(received) => self.counted(&mut conn, received, time),
             Outcome::Began(began) => began.and_then(|has_begun| self.began(&mut conn, has_begun, time)),
             Outcome::Took(took) => self.took(&mut conn, took, time),
             Outcome::Gave(None) => {
@@ -97,6 +100,34 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// So many bytes has the socket of an observed connection received. The device's program notes a frame before the socket counts its
+    /// bytes. So if there are more bytes than before, and no frame was noted, the packets come another way, and the kernel keeps the
+    /// connection.
+    fn counted(&mut self, conn: &mut Conn, received: Option<u64>, time: u64) -> Result<(), Cause> {
+        let Stage::Observed(program, _) = &conn.stage else { return Ok(()) };
+        match (conn.arrivals, received) {
+            (Arrivals::Uncounted, Some(bytes)) => conn.arrivals = Arrivals::Counted(bytes),
+            (Arrivals::Counted(before), Some(bytes)) if bytes > before && !self.is_seen(&conn.subject)? => {
+                conn.arrivals = Arrivals::Elsewhere;
+                program.set_reason(Reason::Unseen);
+                if !std::mem::replace(&mut conn.is_unseen, true) {
+                    let remote = conn.subject.remote;
+                    self.say(&format!("{remote} stays with the kernel: its packets do not come by the device"));
+                    self.count(|page| page::count_reason(page, Reason::Unseen));
+                }
+            }
+            _ => {}
+        }
+        self.look_later(conn, 0, time);
+        Ok(())
+    }
+
+    /// Whether a frame of an observed connection has come by the device.
+    fn is_seen(&self, subject: &Subject) -> Result<bool, Cause> {
+        let tuple = sidestep_device::Tuple::new(subject.local, subject.remote);
+        Ok(self.devices[subject.device].taken.is_seen(&tuple)?)
     }
 
     fn began(&mut self, conn: &mut Conn, has_begun: bool, time: u64) -> Result<(), Cause> {

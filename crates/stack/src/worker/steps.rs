@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::calls::Call;
 use crate::cause::Cause;
-use crate::stage::{Conn, Entry, Stage};
+use crate::stage::{Arrivals, Conn, Entry, Stage};
 use crate::subject::Subject;
 use sidestep_device::Outgoing;
 use sidestep_tcp::Tuple;
@@ -14,6 +14,9 @@ pub(super) const LOOK: u64 = 200;
 const DOUBLINGS: u32 = 9;
 /// Looks in vain, in about ten seconds, after which a connection counts as idle.
 const IDLE_LOOKS: u32 = 100;
+/// Looks in vain, in about 0.3 seconds, after which an observed connection whose socket receives bytes has packets that do not come by the
+/// device.
+const UNSEEN_LOOKS: u32 = 10;
 /// Microseconds between two looks at an idle connection: ten thousand of them cost next to nothing.
 const IDLE_LOOK: u64 = 2_000_000;
 /// Looks at idle connections come together, at multiples of this: an executor that sleeps need not be woken for each.
@@ -83,9 +86,12 @@ impl Worker {
                 let Subject { local, remote, .. } = conn.subject;
                 let tuple = sidestep_device::Tuple::new(local, remote);
                 let taken = &self.devices[conn.subject.device].taken;
-                if program.is_ready() && taken.is_seen(&tuple)? {
+                let is_ready = program.is_ready();
+                if is_ready && taken.is_seen(&tuple)? {
                     taken.add(&tuple)?;
                     conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
+                } else if is_ready && conn.looks >= UNSEEN_LOOKS && conn.arrivals != Arrivals::Elsewhere {
+                    return Ok(Some(Call::Count));
                 } else {
                     self.look_later(conn, 0, time);
                     return Ok(None);
@@ -131,7 +137,7 @@ impl Worker {
     }
 
     /// Waits for a packet of the connection at the device. One whose packets come by another device, or with other addresses than the
-    /// socket's (NAT), is never taken: its socket would get segments while it is parked.
+    /// socket's (NAT), is never taken: its socket would get segments while it is parked. [`Worker::counted`] tells that.
     pub(super) fn observe(&mut self, conn: &mut Conn) -> Result<(), Cause> {
         let Subject { local, remote, .. } = conn.subject;
         let tuple = Tuple::new(local, remote);
@@ -140,7 +146,7 @@ impl Worker {
         }
         self.by_tuple.insert(tuple, conn.number);
         self.devices[conn.subject.device].taken.observe(&sidestep_device::Tuple::new(local, remote))?;
-        conn.looks = 0;
+        (conn.looks, conn.arrivals) = (0, Arrivals::Uncounted);
         conn.change(Stage::Observed);
         Ok(())
     }

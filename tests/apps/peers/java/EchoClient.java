@@ -18,9 +18,10 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** Echo client, usage: EchoClient blocking|nio PORT CONNECTIONS. Compares every byte that comes back. */
+/** Echo client, usage: EchoClient blocking|nio PORT CONNECTIONS [ADDRESS [ROUND_TRIPS]]. Compares every byte that comes back. */
 public final class EchoClient {
-    private static final int ROUND_TRIPS = 50;
+    private static InetAddress address = InetAddress.getLoopbackAddress();
+    private static int roundTrips = 50;
     private static final int STREAM_BYTES = 500_000;
     /** Sent without a pause: an upgrade needs some milliseconds, and most bytes are to come after it. */
     private static final int NIO_STREAM_BYTES = 4_000_000;
@@ -28,6 +29,12 @@ public final class EchoClient {
     public static void main(String[] arguments) throws Exception {
         int port = Integer.parseInt(arguments[1]);
         int connections = Integer.parseInt(arguments[2]);
+        if (arguments.length > 3) {
+            address = InetAddress.getByName(arguments[3]);
+        }
+        if (arguments.length > 4) {
+            roundTrips = Integer.parseInt(arguments[4]);
+        }
         long bytes = arguments[0].equals("nio") ? runNio(port, connections) : runBlocking(port, connections);
         System.out.println("{\"connections\": " + connections + ", \"bytes\": " + bytes + "}");
     }
@@ -66,12 +73,12 @@ public final class EchoClient {
     }
 
     private static long talk(int port, int seed, ExecutorService threads) throws Exception {
-        try (Socket connection = new Socket(InetAddress.getLoopbackAddress(), port)) {
+        try (Socket connection = new Socket(address, port)) {
             connection.setTcpNoDelay(true);
             DataInputStream in = new DataInputStream(connection.getInputStream());
             OutputStream out = connection.getOutputStream();
             long bytes = 0;
-            for (int trip = 0; trip < ROUND_TRIPS; trip++) {
+            for (int trip = 0; trip < roundTrips; trip++) {
                 byte[] message = content(seed * 1000 + trip, 1 + (seed * 37 + trip * 101) % 3000);
                 out.write(message);
                 byte[] answer = new byte[message.length];
@@ -103,7 +110,7 @@ public final class EchoClient {
             channel.configureBlocking(false);
             // Registered before it is connected, as event-driven programs do.
             channel.register(selector, SelectionKey.OP_CONNECT, new Stream(number));
-            channel.connect(new InetSocketAddress(InetAddress.getLoopbackAddress(), port));
+            channel.connect(new InetSocketAddress(address, port));
         }
         int open = connections;
         while (open > 0) {

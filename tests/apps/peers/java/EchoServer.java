@@ -12,20 +12,25 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.Iterator;
 
-/** Echo server. "blocking": a thread and a Socket for each connection; "nio": one Selector for all. */
+/**
+ * Echo server, usage: EchoServer blocking|nio [ADDRESS]. "blocking": a thread and a Socket for each connection; "nio": one Selector for
+ * all.
+ */
 public final class EchoServer {
     private static final int BUFFER_BYTES = 65_536;
 
     public static void main(String[] arguments) throws IOException {
+        InetAddress loopback = InetAddress.getLoopbackAddress();
+        InetAddress address = arguments.length > 1 ? InetAddress.getByName(arguments[1]) : loopback;
         if (arguments[0].equals("nio")) {
-            serveWithSelector();
+            serveWithSelector(address);
         } else {
-            serveWithThreads();
+            serveWithThreads(address);
         }
     }
 
-    private static void serveWithThreads() throws IOException {
-        try (ServerSocket listener = new ServerSocket(0, 128, InetAddress.getLoopbackAddress())) {
+    private static void serveWithThreads(InetAddress address) throws IOException {
+        try (ServerSocket listener = new ServerSocket(0, 128, address)) {
             System.out.println("listening on " + listener.getLocalPort());
             while (true) {
                 Socket connection = listener.accept();
@@ -51,10 +56,10 @@ public final class EchoServer {
         }
     }
 
-    private static void serveWithSelector() throws IOException {
+    private static void serveWithSelector(InetAddress address) throws IOException {
         Selector selector = Selector.open();
         ServerSocketChannel listener = ServerSocketChannel.open();
-        listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 128);
+        listener.bind(new InetSocketAddress(address, 0), 128);
         listener.configureBlocking(false);
         listener.register(selector, SelectionKey.OP_ACCEPT);
         System.out.println("listening on " + listener.socket().getLocalPort());
