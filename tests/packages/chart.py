@@ -24,7 +24,7 @@ OWN_CERTIFICATE = ("injection=webhook", "webhook.certificate.secret=own", "webho
 LEAST = ("nri.enabled=false", "rbac.create=false", "serviceAccount.create=false", "uninstall.enabled=false")
 GOOD = [(), ALL, LEAST, WEBHOOK, OWN_CERTIFICATE, ("injection=webhook",), ("metrics.address=127.0.0.1",), ("metrics.address=[::]",), ("fullnameOverride=other",),
         ("agent.documents.a\\.yaml=kind: Policy",), ("updateStrategy.type=OnDelete", "updateStrategy.rollingUpdate=null")]
-BAD = ["cni.repair=mend", "injection=csi", "webhook.replicas=0", "webhook.podSecurityDefault=none", "webhook.certificate.secret=own",
+BAD = ["cni.repair=mend", "logFormat=xml", "injection=csi", "webhook.replicas=0", "webhook.podSecurityDefault=none", "webhook.certificate.secret=own",
        "webhook.certificate.authority=x", "agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
        "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
        "services.replaceKubeProxy=1", "services.clusterCIDR={pods}",
@@ -201,6 +201,15 @@ def test_programs_know_their_options(world):
                 continue  # their crates test their own options
             words = [word.replace("$(NODE_NAME)", "n").replace("$(HOST_IP)", "192.0.2.1") for word in one["command"][1:]]
             run(world.program(program), *words, "--help")
+
+
+def test_the_daemons_log_as_the_values_say(_world):
+    """The NRI plugin logs JSON in any case, and `sidestep status` logs nothing."""
+    for values, expected in ((WEBHOOK, "json"), ((*WEBHOOK, "logFormat=text"), "text")):
+        pods = [pod_of(values), of_kind(values, "Deployment")[0]["spec"]["template"]["spec"]]
+        formats = {one["name"]: word.partition("=")[2] for pod in pods for one in pod["containers"] for word in one["command"]
+                   if word.startswith("--log-format=")}
+        check(formats == dict.fromkeys(("agent", "broker", "webhook"), expected), f"{values}: {formats}")
 
 
 def removal(values):

@@ -1,5 +1,5 @@
-//! Services from a Kubernetes API server, pods if policies need them, and namespaces if policies or rings do: list, then watch; both
-//! again, with growing pauses, when the server goes away.
+//! Services from a Kubernetes API server, pods if captures or policies need them, and namespaces if these or rings do: list, then
+//! watch; both again, with growing pauses, when the server goes away.
 
 mod assigned;
 mod enrolled;
@@ -7,6 +7,7 @@ mod failure;
 mod known;
 mod listening;
 mod news;
+mod peers;
 mod reduced;
 
 pub use reduced::Reduced;
@@ -21,7 +22,7 @@ use kube::client::ClientBuilder;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use listening::Listening;
-use news::Followed;
+use news::{Followed, PodScope};
 use sidestep_error::chain;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -34,9 +35,8 @@ pub struct Cluster {
     node_name: String,
     /// Whether to read this node's zone, which the options do not set.
     asks_zone: bool,
-    /// Whether to read pods, whose identities policies need: those of the directory of captures, or NetworkPolicies. Pods that are
-    /// admitted have labels that may change.
-    asks_pods: bool,
+    /// Which pods to read at first. None: no pods.
+    pods: Option<PodScope>,
     /// Where the names of namespaces are written that are enrolled for rings.
     rings_namespaces: Option<PathBuf>,
     asks_network_policies: bool,
@@ -86,13 +86,12 @@ impl Cluster {
             SourceSettings::Directory(_) => return None,
         };
         let (asks_zone, asks_network_policies) = (settings.zone.is_none(), settings.network_policies);
-        let asks_pods = settings.captures.is_some() || settings.admissions.is_some() || asks_network_policies;
         let node_name = settings.node_name.clone();
         Some(Cluster {
             kubeconfig,
             node_name,
             asks_zone,
-            asks_pods,
+            pods: pods(settings),
             rings_namespaces: settings.rings_namespaces.clone(),
             asks_network_policies,
             refresh: Arc::default(),
@@ -102,7 +101,7 @@ impl Cluster {
 
     /// Whether to read namespaces.
     fn asks_namespaces(&self) -> bool {
-        self.asks_pods || self.rings_namespaces.is_some()
+        self.pods.is_some() || self.rings_namespaces.is_some()
     }
 
     /// A client with the settings and credentials that files have now.
@@ -149,7 +148,7 @@ impl Cluster {
         let followed = Followed {
             node: &self.node_name,
             zone: self.asks_zone,
-            pods: self.asks_pods,
+            pods: known.pods(),
             namespaces: self.asks_namespaces(),
             network_policies: self.asks_network_policies,
         };
@@ -160,12 +159,26 @@ impl Cluster {
             known.write_enrolled(sink)?;
             let next = select(news.next(), refresh.as_mut());
             match tokio::time::timeout(QUIET, next).await {
-                Ok(Either::Left((Some(next), _))) => known.handle(next, sink)?,
+                Ok(Either::Left((Some(next), _))) => {
+                    known.handle(next, sink)?;
+                    if known.needs_more_pods() {
+                        return Ok(());
+                    }
+                }
                 Ok(Either::Left((None, _)) | Either::Right(_)) => return Ok(()),
                 Err(_) => {}
             }
         }
     }
+}
+
+/// Rules of NetworkPolicies, and of the policies that a directory of captures may have at any time, name peers on any node; so do the
+/// counts of `--watch`. For admitted pods alone those of this node will do, whose labels may change, until a Service asks for
+/// the bypass: see [`peers`].
+fn pods(settings: &Settings) -> Option<PodScope> {
+    let needs_peers = settings.network_policies || settings.captures.is_some();
+    let has_pods = needs_peers || settings.admissions.is_some();
+    has_pods.then_some(if needs_peers || settings.watch { PodScope::All } else { PodScope::OfNode })
 }
 
 impl Source for Cluster {

@@ -40,6 +40,12 @@ pub struct Status {
     pub stack: Stack,
     /// Sum over living and ended processes, without the stack.
     pub totals: Totals,
+    /// The same for each pod by its UID, where pods are trust domains: at most [`Status::MOST_PODS`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pods: BTreeMap<String, Totals>,
+    /// The same for all other pods together.
+    #[serde(default)]
+    pub other_pods: Totals,
     /// Sum over living and ended processes, and the stack.
     pub reasons: Reasons,
     /// What the broker itself has refused, apart from what processes report: offers by reason; users and versions that may not
@@ -54,6 +60,9 @@ pub struct Status {
 impl Status {
     /// Users decide how many members, links and connections there are. The broker has memory for a list of this length.
     pub const MOST: usize = 1000;
+
+    /// More than the pods of a node. Each is some series of metrics.
+    pub const MOST_PODS: usize = 256;
 
     /// How many members, links and connections there are, also by a broker that lists all and does not count.
     pub fn counted(&self) -> Counts {

@@ -21,6 +21,7 @@ mod pace;
 mod pairing;
 mod passive;
 mod places;
+mod pods;
 #[path = "common/process.rs"]
 mod process;
 mod recheck;

@@ -19,6 +19,7 @@ pub fn text(status: &Status) -> String {
     let mut metrics = Metrics(Registry::with_prefix("sidestep"));
     metrics.broker(status);
     metrics.totals(&status.totals);
+    metrics.pods(status);
     metrics.stack(&status.stack);
     let mut text = String::new();
     encode(&mut text, &metrics.0).expect("writing to a String cannot fail");
@@ -57,6 +58,32 @@ impl Metrics {
         self.counter("received_bytes", "Bytes that programs have received", "carrier", received);
         let sent = vec![(Carrier::Ring.name(), ring_tx), (Carrier::Kernel.name(), kernel_tx)];
         self.counter("sent_bytes", "Bytes that programs have sent", "carrier", sent);
+    }
+
+    /// A pod is told of by its UID, which is all that the broker knows of it.
+    fn pods(&mut self, status: &Status) {
+        let seen = by_pod(status, |pod| pod.seen);
+        self.counter("pod_connections", "TCP connections that programs of the pod have made", POD, seen);
+        let upgraded = by_pod(status, |pod| pod.upgraded);
+        self.counter("pod_connections_upgraded", "Those of which a direction went by ring", POD, upgraded);
+        let returned = by_pod(status, |pod| pod.returned);
+        self.counter("pod_connections_returned", "Those that came back to the kernel before their end", POD, returned);
+        let received = "Bytes that programs of the pod have received";
+        self.pod_bytes("pod_received_bytes", received, status, |pod| [pod.ring_rx, pod.kernel_rx]);
+        let sent = "Bytes that programs of the pod have sent";
+        self.pod_bytes("pod_sent_bytes", sent, status, |pod| [pod.ring_tx, pod.kernel_tx]);
+    }
+
+    /// `of`: by ring, and by kernel.
+    fn pod_bytes(&mut self, name: &str, help: &str, status: &Status, of: fn(&Totals) -> [u64; 2]) {
+        let family = Family::<Labels, Counter>::default();
+        for (uid, totals) in pods(status) {
+            for (carrier, bytes) in [Carrier::Ring, Carrier::Kernel].into_iter().zip(of(totals)) {
+                let labels = vec![(POD, uid.to_owned()), ("carrier", carrier.name().to_owned())];
+                family.get_or_create(&labels).inc_by(bytes);
+            }
+        }
+        self.0.register(name, help, family);
     }
 
     fn stack(&mut self, stack: &Stack) {
@@ -106,6 +133,17 @@ impl Metrics {
 }
 
 const NONE: &str = "";
+/// The label of a pod's counts, and its value for all pods that the broker does not name.
+const POD: &str = "pod_uid";
+const OTHER: &str = "other";
+
+fn pods(status: &Status) -> impl Iterator<Item = (&str, &Totals)> {
+    status.pods.iter().map(|(uid, totals)| (uid.as_str(), totals)).chain([(OTHER, &status.other_pods)])
+}
+
+fn by_pod(status: &Status, of: fn(&Totals) -> u64) -> Values<'_> {
+    pods(status).map(|(uid, totals)| (uid, of(totals))).collect()
+}
 
 fn one<'a>(value: u64) -> Values<'a> {
     vec![(NONE, value)]
@@ -120,6 +158,8 @@ mod tests {
     use super::*;
     use sidestep_broker::status::{Connection, Counts, Direction, Link, Process};
 
+    const UID: &str = "1f0b8a52-0001-4e5f-9a8b-0123456789c3";
+
     #[test]
     fn carriers_reasons_and_the_stack_are_told() {
         let directions = Directions { kernel: 1, ring: 0, stack: 1 };
@@ -127,6 +167,8 @@ mod tests {
             counts: Some(Counts { processes: 5000, connections: 1, directions, ..Counts::default() }),
             processes: vec![Process::default()],
             totals: Totals { seen: 5, ring_rx: 70, ..Totals::default() },
+            pods: [(UID.to_owned(), Totals { seen: 2, ring_rx: 60, ..Totals::default() })].into(),
+            other_pods: Totals { seen: 1, kernel_tx: 9, ..Totals::default() },
             reasons: [("loss".to_owned(), 3)].into(),
             stack: Stack { pid: Some(1), carries: 1, ..Stack::default() },
             ..Status::default()
@@ -138,6 +180,10 @@ mod tests {
             "sidestep_directions{carrier=\"ring\"} 0",
             "sidestep_connections_total 5",
             "sidestep_received_bytes_total{carrier=\"ring\"} 70",
+            "sidestep_pod_connections_total{pod_uid=\"1f0b8a52-0001-4e5f-9a8b-0123456789c3\"} 2",
+            "sidestep_pod_connections_total{pod_uid=\"other\"} 1",
+            "sidestep_pod_received_bytes_total{pod_uid=\"1f0b8a52-0001-4e5f-9a8b-0123456789c3\",carrier=\"ring\"} 60",
+            "sidestep_pod_sent_bytes_total{pod_uid=\"other\",carrier=\"kernel\"} 9",
             "sidestep_reasons_total{reason=\"loss\"} 3",
             "sidestep_stack_up 1",
             "sidestep_stack_connections 1",

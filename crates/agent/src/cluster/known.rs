@@ -4,7 +4,8 @@ use super::Cluster;
 use super::assigned::Assigned;
 use super::enrolled::Enrolled;
 use super::failure::Failure;
-use super::news::{Item, News, Step};
+use super::news::{Item, News, PodScope, Step};
+use super::peers::Peers;
 use super::reduced::Reduced;
 use crate::message::{EventSink, Gone, Update};
 use k8s_openapi::api::core::v1::Node;
@@ -49,6 +50,7 @@ pub struct Known {
     slices: Kind,
     /// Those that are read.
     optional: Vec<(Optional, Kind)>,
+    peers: Peers,
     enrolled: Option<Enrolled>,
     /// Namespaces of the NetworkPolicies that cannot be read, as they were told last.
     unread: BTreeSet<Arc<str>>,
@@ -60,7 +62,7 @@ impl Known {
     pub fn new(of: &Cluster) -> Known {
         let outage = Outage::of(&format!("Node {}", of.node_name));
         let optional = [
-            (of.asks_pods, Optional::Pods, "Pods"),
+            (of.pods.is_some(), Optional::Pods, "Pods"),
             (of.asks_namespaces(), Optional::Namespaces, "Namespaces"),
             (of.asks_network_policies, Optional::NetworkPolicies, "NetworkPolicies"),
         ];
@@ -69,6 +71,7 @@ impl Known {
             services: Kind::of("Services"),
             slices: Kind::of("EndpointSlices"),
             optional: read.map(|(_, which, name)| (which, Kind::of(name))).collect(),
+            peers: Peers::new(of.pods),
             enrolled: of.rings_namespaces.clone().map(Enrolled::new),
             unread: BTreeSet::new(),
             mine: Mine { is_answered: !of.asks_zone, outage },
@@ -84,9 +87,9 @@ impl Known {
 
     pub fn handle(&mut self, news: News, sink: &EventSink) -> Result<(), Gone> {
         match news {
-            News::Service(step) => self.services.handle(step, sink)?,
+            News::Service(step) => self.services.handle(self.peers.hold_back(step), sink)?,
             News::Slice(step) => self.slices.handle(step, sink)?,
-            News::Pod(step) => self.handle_optional(Optional::Pods, step, sink)?,
+            News::Pod(step) => self.handle_pods(step, sink)?,
             News::Namespace(step) => {
                 self.enrolled.iter_mut().for_each(|enrolled| enrolled.note(&step));
                 self.handle_optional(Optional::Namespaces, step, sink)?;
@@ -108,6 +111,31 @@ impl Known {
     /// After each news, and after a while without any.
     pub fn write_enrolled(&mut self, sink: &EventSink) -> Result<(), Gone> {
         self.enrolled.as_mut().map_or(Ok(()), |enrolled| enrolled.write(sink))
+    }
+
+    /// Which pods are to be read.
+    pub fn pods(&self) -> Option<PodScope> {
+        self.peers.scope()
+    }
+
+    /// Whether everything is to be read again, with more pods: ask after each news. Until their list is complete, pods count as
+    /// unread.
+    pub fn needs_more_pods(&mut self) -> bool {
+        let needs_more = self.peers.widen();
+        if needs_more {
+            let pods = self.optional.iter_mut().filter(|(which, _)| *which == Optional::Pods);
+            pods.for_each(|(_, kind)| kind.heard = Heard::Nothing);
+        }
+        needs_more
+    }
+
+    fn handle_pods(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
+        self.handle_optional(Optional::Pods, step, sink)?;
+        let is_pods = |(which, kind): &(Optional, Kind)| *which == Optional::Pods && kind.heard >= which.least();
+        if !self.optional.iter().any(is_pods) {
+            return Ok(());
+        }
+        self.peers.settle().try_for_each(|step| self.services.handle(step, sink))
     }
 
     fn handle_optional(&mut self, which: Optional, step: Step, sink: &EventSink) -> Result<(), Gone> {

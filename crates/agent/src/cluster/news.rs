@@ -34,9 +34,27 @@ pub struct Followed<'a> {
     pub node: &'a str,
     /// The node's own object.
     pub zone: bool,
-    pub pods: bool,
+    /// None: no pods.
+    pub pods: Option<PodScope>,
     pub namespaces: bool,
     pub network_policies: bool,
+}
+
+/// Which pods to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodScope {
+    /// Those of this node, which the server finds by an index.
+    OfNode,
+    All,
+}
+
+impl PodScope {
+    fn selector(self, node: &str) -> String {
+        match self {
+            PodScope::OfNode => format!("spec.nodeName={node},{ALIVE}"),
+            PodScope::All => ALIVE.into(),
+        }
+    }
 }
 
 /// All events, for ever.
@@ -44,8 +62,9 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
     let services = watch(client, "", |service| kubernetes::service(service).map(Some)).map(News::Service);
     let slices = watch(client, "", kubernetes::slice).map(News::Slice);
     let node: Arc<str> = followed.node.into();
-    let pods = followed.pods.then(|| {
-        let pods = watch(client, ALIVE, move |one: &core::Pod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
+    let pods = followed.pods.map(|scope| {
+        let fields = scope.selector(&node);
+        let pods = watch(client, &fields, move |one: &core::Pod| Ok(Some(Object::Pod(pod_of(one, &node)?))));
         pods.map(News::Pod).boxed()
     });
     let namespaces = followed.namespaces.then(|| {

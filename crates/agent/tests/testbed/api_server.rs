@@ -43,6 +43,8 @@ struct Inner {
 struct Event {
     version: u64,
     kind: &'static str,
+    /// Of a pod.
+    node: Option<String>,
     line: String,
 }
 
@@ -143,8 +145,8 @@ impl World {
         json!({"metadata": {"resourceVersion": self.version.borrow().to_string(), "continue": last}, "items": items})
     }
 
-    /// The changes since a version, one on each line.
-    fn since(&self, kind: &'static str, version: u64) -> (u64, String) {
+    /// The changes since a version, one on each line. `node`: only of the pods there.
+    fn since(&self, kind: &'static str, version: u64, node: Option<&str>) -> (u64, String) {
         let inner = self.inner.lock().unwrap();
         let now = *self.version.borrow();
         if version < inner.oldest {
@@ -152,13 +154,15 @@ impl World {
                               "reason": "Expired", "message": "too old resource version", "metadata": {}});
             return (now, line("ERROR", &gone));
         }
-        (now, inner.events.iter().filter(|e| e.kind == kind && e.version > version).map(|e| e.line.clone()).collect())
+        let is_asked = |e: &&Event| e.kind == kind && e.version > version && is_there(e.node.as_deref(), node);
+        (now, inner.events.iter().filter(is_asked).map(|e| e.line.clone()).collect())
     }
 }
 
 impl Inner {
     fn happen(&mut self, version: u64, kind: &'static str, what: &str, object: &Value) {
-        self.events.push(Event { version, kind, line: line(what, object) });
+        let node = object["spec"]["nodeName"].as_str().map(str::to_owned);
+        self.events.push(Event { version, kind, node, line: line(what, object) });
     }
 }
 
@@ -167,10 +171,20 @@ fn line(what: &str, object: &Value) -> String {
     format!("{{\"type\":\"{what}\",\"object\":{object}}}\n")
 }
 
-/// As far as the agent selects: pods that have not ended.
+/// As far as the agent selects: pods that have not ended, on any node or on one.
 fn is_listed(object: &Value, query: &HashMap<String, String>) -> bool {
     let selector = query.get("fieldSelector").map_or("", String::as_str);
-    !selector.contains("status.phase!=Succeeded") || object["status"]["phase"] != "Succeeded"
+    let is_alive = !selector.contains("status.phase!=Succeeded") || object["status"]["phase"] != "Succeeded";
+    is_alive && is_there(object["spec"]["nodeName"].as_str(), node_of(query))
+}
+
+/// The node whose pods are asked for.
+fn node_of(query: &HashMap<String, String>) -> Option<&str> {
+    query.get("fieldSelector")?.split(',').find_map(|field| field.strip_prefix("spec.nodeName="))
+}
+
+fn is_there(node: Option<&str>, asked: Option<&str>) -> bool {
+    asked.is_none() || node == asked
 }
 
 async fn answer(
@@ -192,12 +206,12 @@ async fn answer(
         return world.list(kind, &query).to_string().into_response();
     }
     let from = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
-    let changes = world.version.subscribe();
-    let lines = stream::unfold((world, from, changes), move |(world, from, mut changes)| async move {
+    let (changes, node) = (world.version.subscribe(), node_of(&query).map(str::to_owned));
+    let lines = stream::unfold((world, from, changes, node), move |(world, from, mut changes, node)| async move {
         loop {
-            let (now, lines) = world.since(kind, from);
+            let (now, lines) = world.since(kind, from, node.as_deref());
             if !lines.is_empty() {
-                return Some((Ok::<_, Infallible>(lines), (world, now, changes)));
+                return Some((Ok::<_, Infallible>(lines), (world, now, changes, node)));
             }
             changes.changed().await.ok()?;
         }

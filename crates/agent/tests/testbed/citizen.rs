@@ -4,6 +4,7 @@ use crate::agent::{Node, VIP};
 use crate::api_server::{EVENTS, NAMESPACES, PODS, PORT, SERVICES, Server, World, service};
 use crate::yaml;
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 
 fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("nothing")
@@ -123,6 +124,31 @@ fn troubles_are_events_of_pods_and_of_the_node() {
     }
     node.wait(|_| !events(&world, "InvalidObject").is_empty());
     assert_eq!(events(&world, "InvalidObject").len(), 1, "the second one comes too soon");
+}
+
+/// One Service has as many addresses as the table of all Services has entries. A load balancer's controller writes them, and the API
+/// server limits only the size of the object.
+#[test]
+fn a_service_for_which_a_table_has_no_room_is_an_event_of_the_node() {
+    let (mut node, world) = (Node::new(), World::new());
+    let _api = Server::start(&world, &node.testbed.node);
+    let kubeconfig = node.kubeconfig(PORT);
+    node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let room = value(&node.metrics(), "sidestep_map_capacity{map=\"frontends\"}").expect("the table's size") as u32;
+    let mut crowd = service("crowd", "10.96.0.99");
+    let address = |number: u32| json!({"ip": Ipv4Addr::from(0x0b00_0000 + number).to_string()});
+    crowd["status"]["loadBalancer"]["ingress"] = (0..room).map(address).collect();
+    world.put(SERVICES, crowd);
+    node.wait(|_| !events(&world, "ResourceExhaustion").is_empty());
+    let event = &events(&world, "ResourceExhaustion")[0];
+    let about = (&event["regarding"]["kind"], &event["regarding"]["name"], &event["type"]);
+    assert_eq!(about, (&"Node".into(), &"node".into(), &"Warning".into()), "{event}");
+    let note = "Service default/crowd: default/crowd TCP is left to the kernel: there is no more room for frontends";
+    assert_eq!(event["note"], note, "{event}");
+    // Other Services have room.
+    world.put(SERVICES, service("web", VIP));
+    node.wait(|node| node.show("web").is_ok_and(|shown| shown.problems.is_empty() && !shown.ports.is_empty()));
+    assert_eq!(node.show("crowd").unwrap().ports.len(), 0);
 }
 
 #[test]

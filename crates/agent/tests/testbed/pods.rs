@@ -1,10 +1,13 @@
-//! Thousands of pods on other nodes: what the agent keeps of them.
+//! Thousands of pods on other nodes: what the agent keeps of them, and when it does not read them.
 
-use crate::agent::Node;
-use crate::api_server::{NAMESPACES, PODS, PORT, Server, World};
+use crate::agent::{Node, VIP};
+use crate::api_server::{NAMESPACES, PODS, PORT, SERVICES, Server, World, service};
 use crate::yaml;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
+const ALL: &str = "status.phase!=Succeeded,status.phase!=Failed";
+const OF_NODE: &str = "spec.nodeName=node,status.phase!=Succeeded,status.phase!=Failed";
 const MANY: usize = 10_000;
 /// Of the agent's memory, for 10,000 pods of other nodes in 500 kinds: what is kept, and one page of a list.
 const LIMIT_KIB: u64 = 40 * 1024;
@@ -58,9 +61,57 @@ fn of_ten_thousand_pods_of_other_nodes_little_is_kept() {
     println!("{MANY} pods of {size} bytes: {with} KiB, {without} KiB without pods");
     assert!(with - without < LIMIT_KIB, "{with} KiB, {without} KiB without pods");
     let selectors = world.selectors();
-    assert!(selectors.contains(&(PODS, "status.phase!=Succeeded,status.phase!=Failed".into())), "{selectors:?}");
+    assert!(selectors.contains(&(PODS, ALL.into())), "{selectors:?}");
     // A change of one pod is followed.
     let last = format!("app-{}-{}", (MANY - 1) / 20, MANY - 1);
     world.delete(PODS, &last);
     node.wait(|node| node.check().is_well());
+}
+
+/// An agent of this API server that admits pods, or reads documents of pods: `source` is the option for the directory.
+fn node_with(world: &Arc<World>, source: &str, more: &[&str]) -> (Server, Node) {
+    let mut node = Node::new();
+    let api = Server::start(world, &node.testbed.node);
+    let directory = if source == "--captures" { node.services() } else { node.directory.path().join("admissions") };
+    let kubeconfig = node.kubeconfig(PORT);
+    let own = ["--kubeconfig", kubeconfig.to_str().unwrap(), source, directory.to_str().unwrap()];
+    node.start_with(&[&own[..], more].concat());
+    (api, node)
+}
+
+/// The selectors of all lists of pods so far.
+fn asked_for(world: &World) -> Vec<String> {
+    world.selectors().into_iter().filter(|(kind, _)| *kind == PODS).map(|(_, selector)| selector).collect()
+}
+
+/// Rules of policies name peers on any node, documents may be policies at any time, and `--watch` names both ends.
+#[test]
+fn pods_of_other_nodes_are_read_only_where_something_needs_them() {
+    let cases: [(&str, &[&str], &str); 4] = [
+        ("--admissions", &[], OF_NODE),
+        ("--admissions", &["--network-policies"], ALL),
+        ("--admissions", &["--watch"], ALL),
+        ("--captures", &[], ALL),
+    ];
+    for (source, more, expected) in cases {
+        let world = World::new();
+        let _running = node_with(&world, source, more);
+        assert_eq!(asked_for(&world), [expected], "{source} {more:?}");
+    }
+}
+
+/// Whether a pod of another node requires its proxy decides whether its clients here are led around it.
+#[test]
+fn pods_of_other_nodes_are_read_from_the_first_service_on_that_asks_for_the_bypass() {
+    let world = World::new();
+    world.put(PODS, pod(0));
+    let (_api, mut node) = node_with(&world, "--admissions", &[]);
+    world.put(SERVICES, service("plain", "10.96.0.99"));
+    node.wait(|node| node.show("plain").is_ok());
+    assert_eq!(asked_for(&world), [OF_NODE]);
+    let mut asking = service("web", VIP);
+    asking["metadata"]["annotations"] = json!({"sidestep.dev/bypass-proxy": "true"});
+    world.put(SERVICES, asking);
+    node.wait(|node| node.show("web").is_ok_and(|shown| shown.bypass.is_some()));
+    assert_eq!(asked_for(&world), [OF_NODE, ALL], "in alphabetical order");
 }

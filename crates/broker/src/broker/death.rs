@@ -25,6 +25,8 @@ impl Broker {
             let (all, of_each) = if self.is_or_was_stack(id) { &mut self.stack.gone } else { &mut self.gone };
             all.add(&totals);
             report::add_reasons(of_each, &reasons);
+            let scope = self.scope_of(id);
+            self.pods.left(id, scope, &totals);
             self.remove_offers(id);
             let lives = self.outlives_us(id);
             let shares: Vec<_> = links.into_iter().flat_map(|link| self.leave(link, id, lives)).collect();

@@ -10,6 +10,7 @@ pub mod hold;
 mod links;
 pub mod offers;
 mod pair;
+mod pods;
 mod receiving;
 mod report;
 mod settled;
@@ -35,6 +36,7 @@ use conn::{Conn, Member, Role, Talk};
 use cut_off::CutOff;
 use links::Opening;
 use offers::{Pending, Proving};
+use pods::Pods;
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::{Reason, VERSION, speaks};
@@ -99,6 +101,8 @@ pub struct Broker {
     any_hold: bool,
     /// Counters of members that are gone.
     gone: (Totals, Reasons),
+    /// Counters by pod.
+    pods: Pods,
     /// Number of refusals since the start, by reason.
     refused: Reasons,
     /// Number of connections between users that may not share memory.
@@ -145,6 +149,7 @@ impl Broker {
             hold_all: false,
             any_hold: false,
             gone: Default::default(),
+            pods: Pods::default(),
             refused: Reasons::new(),
             strangers: BTreeMap::new(),
             stays: HashMap::new(),
@@ -315,6 +320,7 @@ impl Broker {
         if let Some(conn) = self.conns.get_mut(&id) {
             let room = Room::new(conn.scope, hello.arg2);
             conn.role = Role::Member(Box::new(Member::new(conn.peer.pid, page, mapping, hello, room, hold)));
+            self.pods.joined(id, conn.scope);
         }
         self.queue(id, Msg { arg: id, ..Msg::new(Kind::Welcome) }, Some(Attached::File(Arc::new(fd))));
         self.may_be_stack(id);

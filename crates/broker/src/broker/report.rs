@@ -57,6 +57,7 @@ impl Broker {
     fn report_processes(&self, status: &mut Status) {
         (status.totals, status.reasons) = self.gone.clone();
         (status.stack.totals, status.stack.reasons) = self.stack.gone.clone();
+        self.pods.report(status);
         status.stack.pid = self.stack.member.and_then(|id| self.member(id)).map(|member| member.pid);
         let mut ids: Vec<_> = self.conns.keys().copied().collect();
         ids.sort_unstable();
@@ -68,6 +69,9 @@ impl Broker {
             };
             totals.add(&process.totals);
             add_reasons(reasons, &process.reasons);
+            if let Some(of_pod) = self.pods.place(process.member, self.scope_of(process.member), status) {
+                of_pod.add(&process.totals);
+            }
             counts(status).processes += 1;
             list(&mut status.processes, || process);
         }

@@ -9,6 +9,7 @@
     - --pins={{ .Values.hostPaths.bpf }}/sidestep
     - --socket={{ .Values.hostPaths.run }}/agent.sock
     - --metrics={{ include "sidestep.metricsAddress" . }}:{{ .Values.metrics.port }}
+    - --log-format={{ .Values.logFormat }}
     {{- if .Values.agent.documents }}
     - --captures=/etc/sidestep/captures
     {{- end }}
@@ -105,6 +106,7 @@
     - --address={{ .Values.hostPaths.run }}/member/broker
     - --config=/etc/sidestep/config.toml
     - --idle-exit=0
+    - --log-format={{ .Values.logFormat }}
     # A container's own cgroup namespace hides in which pod a process is.
     - --host-cgroups
     {{- range .Values.broker.extraArgs }}

@@ -3,7 +3,7 @@ use crate::message::Message;
 use k8s_openapi::api::core::v1::Service;
 use sidestep_mesh::field::Invalid;
 use sidestep_mesh::kubernetes;
-use sidestep_mesh::object::Name;
+use sidestep_mesh::object::{Bypass, Name};
 use sidestep_mesh::policy::network;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -16,7 +16,7 @@ fn invalid() -> Invalid {
     Invalid { path: "spec".into(), found: "nothing".into(), expected: "a port" }
 }
 
-/// A cluster whose NetworkPolicies are to be enforced. Everything else has been listed.
+/// What is known of a cluster, and told of it.
 struct World {
     known: Known,
     sink: EventSink,
@@ -24,23 +24,29 @@ struct World {
 }
 
 impl World {
+    /// A cluster whose NetworkPolicies are to be enforced. Everything else has been listed.
     fn new() -> World {
-        let cluster = Cluster {
-            kubeconfig: None,
-            node_name: "node".into(),
-            asks_zone: false,
-            asks_pods: true,
-            rings_namespaces: None,
-            asks_network_policies: true,
-            refresh: Arc::default(),
-            heard: crate::heard::Heard::new(),
-        };
-        let (inbox, told) = channel();
-        let mut world = World { known: Known::new(&cluster), sink: EventSink::new(inbox, 0), told };
+        let mut world = World::reading(PodScope::All, true);
         for kind in [News::Service, News::Slice, News::Pod, News::Namespace] {
             world.after([Step::Begin, Step::End].map(kind));
         }
         world
+    }
+
+    /// Nothing has been listed.
+    fn reading(pods: PodScope, asks_network_policies: bool) -> World {
+        let cluster = Cluster {
+            kubeconfig: None,
+            node_name: "node".into(),
+            asks_zone: false,
+            pods: Some(pods),
+            rings_namespaces: None,
+            asks_network_policies,
+            refresh: Arc::default(),
+            heard: crate::heard::Heard::new(),
+        };
+        let (inbox, told) = channel();
+        World { known: Known::new(&cluster), sink: EventSink::new(inbox, 0), told }
     }
 
     /// What is told of this news.
@@ -154,4 +160,59 @@ fn a_pod_with_a_misspelt_annotation_is_no_trouble() {
     let put = Step::Put(Item { key: key.clone(), object: Ok(Some(Object::Pod(pod.clone()))), assigned: None });
     let told = world.after([News::Pod(put)]);
     assert_eq!(told, [Update::Changes(vec![Change::Put(Object::Pod(pod))]), Update::Well(key.to_string())]);
+}
+
+fn service_with_bypass(asked: &str) -> Item {
+    let annotations = serde_json::json!({"sidestep.dev/bypass-proxy": asked});
+    let text = serde_json::json!({"metadata": {"name": "web", "namespace": "default", "annotations": annotations},
+                                  "spec": {"clusterIPs": ["10.96.0.1"], "ports": [{"port": 80}]}});
+    let service: Service = serde_json::from_value(text).unwrap();
+    let key = Key::Service(Name::new("default", "web"));
+    Item { key, object: kubernetes::service(&service).map(Some), assigned: None }
+}
+
+/// What Services were reported to ask for.
+fn bypasses(told: &[Update]) -> Vec<Bypass> {
+    let changes = told.iter().filter_map(|one| if let Update::Changes(changes) = one { Some(changes) } else { None });
+    let asked = changes.flatten().filter_map(|change| match change {
+        Change::Put(Object::Service(service)) => Some(service.bypass),
+        _ => None,
+    });
+    asked.collect()
+}
+
+/// One of another node may require its proxy.
+#[test]
+fn a_service_that_asks_for_the_bypass_waits_until_all_pods_are_known() {
+    let mut world = World::reading(PodScope::OfNode, false);
+    world.after([Step::Begin, Step::End].map(News::Pod));
+    let told = world.after([Step::Begin, Step::Listed(service_with_bypass("true"))].map(News::Service));
+    assert_eq!(bypasses(&told), [Bypass::Nobody]);
+    assert!(world.known.needs_more_pods() && !world.known.needs_more_pods());
+    assert_eq!(world.known.pods(), Some(PodScope::All));
+    // Everything is read again.
+    let services = [Step::Begin, Step::Listed(service_with_bypass("true")), Step::End].map(News::Service);
+    let mut told = world.after(services);
+    for kind in [News::Slice, News::Namespace] {
+        told.extend(world.after([Step::Begin, Step::End].map(kind)));
+    }
+    assert_eq!(bypasses(&told), [Bypass::Nobody]);
+    assert!(!told.contains(&Update::Listed), "pods of other nodes are missing: {told:?}");
+    let told = world.after([Step::Begin, Step::End].map(News::Pod));
+    assert_eq!((bypasses(&told), told.last()), (vec![Bypass::Both], Some(&Update::Listed)));
+    // The next one need not wait.
+    let told = world.after([News::Service(Step::Put(service_with_bypass("outbound")))]);
+    assert_eq!(bypasses(&told), [Bypass::Clients]);
+    assert!(!world.known.needs_more_pods());
+}
+
+#[test]
+fn a_service_that_asks_no_more_gets_nothing_later() {
+    let mut world = World::reading(PodScope::OfNode, false);
+    let put = |asked| News::Service(Step::Put(service_with_bypass(asked)));
+    world.after([put("true")]);
+    assert!(world.known.needs_more_pods());
+    world.after([put("false")]);
+    let told = world.after([Step::Begin, Step::End].map(News::Pod));
+    assert_eq!(bypasses(&told), []);
 }
