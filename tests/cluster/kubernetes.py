@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster import (
     build,
+    containers,
     density,
     enrolled,
     external,
@@ -44,7 +45,7 @@ from testkit import console
 from testkit.console import say
 from testkit.failure import Failure
 
-CASES = {"nri": (*goal.BEFORE, *workloads.CASES, *enrolled.CASES, *faults.CASES, *external.CASES, *removal.CASES),
+CASES = {"nri": (*goal.BEFORE, *containers.CASES, *workloads.CASES, *enrolled.CASES, *faults.CASES, *external.CASES, *removal.CASES),
          "webhook": webhook.CASES}
 NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 # Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
