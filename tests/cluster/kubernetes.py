@@ -26,6 +26,7 @@ from cluster import (
     containers,
     density,
     enrolled,
+    escape,
     external,
     faults,
     goal,
@@ -50,7 +51,7 @@ CASES = {"nri": (*goal.BEFORE, *containers.CASES, *workloads.CASES, *enrolled.CA
 NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 # Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
 FURTHER = {case.__name__: case
-           for case in (*hostile.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES)}
+           for case in (*hostile.CASES, *escape.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES)}
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
