@@ -44,8 +44,8 @@ test-kube:
 	tests/kube/run.py $(ARGS)
 
 # Sidestep in a real cluster, installed with Helm: etcd, API server, scheduler, and two nodes with kubelet, containerd and runc, each
-# in namespaces of its own. Before that, pods of a containerd without a kubelet. Needs root. Fifteen minutes; building the
-# programs takes half an hour more the first time. ARGS="--nodes 1" is for the cluster.
+# in namespaces of its own. Before that, pods of a containerd without a kubelet. Needs root. The seconds of each case are printed;
+# building the programs takes half an hour more the first time. ARGS="--nodes 1", ARGS="--only escape" are for the cluster.
 test-cluster:
 	tools/install-deps cluster
 	cargo build --release $(shipped)

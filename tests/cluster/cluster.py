@@ -19,7 +19,7 @@ from testkit.paths import ROOT, TARGET
 from testkit.testbed import Testbed
 
 PROGRAMS = ("ip", "nsenter", "unshare", "openssl", "etcd", "gcc", "ldd", "nginx", "bpftool", "musl-gcc",
-            "redis-server")
+            "redis-server", "nft")
 RELEASE, NAMESPACE = "sidestep", "sidestep"
 CHART = ROOT / "dist" / "chart" / "sidestep"
 DAEMONSET = {"kind": "DaemonSet", "metadata": {"name": RELEASE, "namespace": NAMESPACE}}

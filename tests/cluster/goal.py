@@ -1,4 +1,4 @@
-"""What a user does: installs Sidestep with Helm, labels pods, and takes it out again. Each case needs those before it."""
+"""What a user does: installs Sidestep with Helm, and labels pods. Each case needs those before it."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ PEERS = Path(__file__).resolve().parent / "peers"
 CONNECTIONS, REQUESTS = 8, 12_000
 DIGEST = hashlib.sha256(shop.BODY).hexdigest()
 SHARE = 0.95
-START_SECONDS, END_SECONDS, HEARD_SECONDS, CLEAN_SECONDS = 60, 300, 15, 30
+START_SECONDS, END_SECONDS, HEARD_SECONDS = 60, 300, 15
 ENROLLED = {shop.LABEL: "enabled"}
 SENT, RECEIVED = ('sidestep_{}_bytes_total{{carrier="ring"}}'.format(way) for way in ("sent", "received"))
 
@@ -107,11 +107,22 @@ def wait_share(cluster, checks, total, before, name, what):
     checks.check(share >= SHARE, lambda: f"{what} by ring: {share:.0%}: {told(cluster)}")
 
 
-def restart_web(cluster):
-    """As `kubectl rollout restart` does it. (Connections that are there when a broker ends stay as they are; the next one does not know
-    of them, and counts none of their bytes.)"""
-    web = shop.deployment(replicas=len(cluster.nodes), labels=ENROLLED)
+def restart(cluster, web):
+    """As `kubectl rollout restart` does it."""
     cluster.api.patch(web, {"spec": {"template": {"metadata": {"annotations": {"restarted": str(time.monotonic())}}}}})
+    cluster.wait_rollout(web)
+
+
+def restart_web(cluster):
+    """Connections that are there when a broker ends stay as they are; the next one does not know of them, and counts none of their
+    bytes."""
+    restart(cluster, shop.deployment(replicas=len(cluster.nodes), labels=ENROLLED))
+
+
+def enrol_web(cluster):
+    """The label again, if it is not there."""
+    web = shop.deployment(replicas=len(cluster.nodes), labels=ENROLLED)
+    cluster.api.patch(web, {"spec": {"template": {"metadata": {"labels": ENROLLED}}}})
     cluster.wait_rollout(web)
 
 
@@ -129,37 +140,4 @@ def unlabel(cluster, checks):
     checks.check(ring_bytes(cluster, before, SENT) == 0, "pods without the label use rings")
 
 
-def uninstall(cluster, checks):
-    """`helm uninstall`: nothing of Sidestep is left on a node; existing connections go on."""
-    running = [Requests(cluster, node) for node in cluster.nodes]
-    cluster.helm("uninstall", "sidestep", "--wait", "--timeout", "180s")
-    for requests in running:
-        seen = requests.stop()
-        checks.check(seen["requests"] > 0 and not seen["failures"], f"requests during the removal: {seen}")
-    checks.check(cluster.api.get(DAEMONSET) is None, "the DaemonSet is still there")
-    for node in cluster.nodes:
-        try:
-            wait.until(lambda node=node: not left_on(node), f"{node.name} to be clean", CLEAN_SECONDS)
-        except Failure:
-            checks.check(False, f"{node.name} is not clean: {left_on(node)}")
-    roles = cluster.api.ask("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=helm.sh/chart")
-    checks.check(not roles["items"], f"roles are left: {roles['items']}")
-
-
-def left_on(node):
-    """What there is of Sidestep on a node."""
-    machine = node.machine
-    found = [str(path) for place in ("/usr/lib/sidestep", "/sys/fs/bpf/sidestep", "/run/sidestep", "/run/sidestep-operator")
-             for path in machine.path(place).glob("**/*") if not path.is_dir()]
-    found += [str(path) for path in machine.path("/opt/cni/bin").glob("*sidestep*")]
-    found += [text for text in [node.network_file().read_text()] if "sidestep" in text]
-    mounts = Path(f"/proc/{machine.first}/mountinfo").read_text().splitlines()
-    found += [line for line in mounts if "/kubelet/pods" in line and "sidestep" in line]
-    attached = json.loads(machine.run("bpftool", "--json", "cgroup", "tree", "/sys/fs/cgroup/unified") or "[]")
-    found += [f"{p['attach_type']} {p.get('name')}" for cgroup in attached for p in cgroup.get("programs", [])
-              if p["attach_type"] not in ("cgroup_device", "device")]
-    return found
-
-
 BEFORE = (install, rings)
-AFTER = (unlabel, uninstall)

@@ -90,18 +90,32 @@ def quotas(cluster, node):
 
 def start_attacker(cluster):
     cluster.api.create(shop.namespace(PLACE, "privileged"))
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": ATTACKER, "namespace": PLACE, "labels": ENROLLED},
-           "spec": {"containers": [{"name": ATTACKER, "image": f"sidestep.test/{ATTACKER}:1", "imagePullPolicy": "Never",
-                                    "command": ["python3", "-c", "import signal; signal.pause()"]}],
-                    "nodeName": cluster.nodes[0].name, "terminationGracePeriodSeconds": 1}}
+    return start_pod(cluster, pod_of(ATTACKER, PLACE, ATTACKER, cluster.nodes[0], ENROLLED))
+
+
+def pod_of(program, namespace, name, node, labels):
+    """Its one container has the name of the image, and of the program in it."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "spec": {"containers": [idle_container(program, program)], "nodeName": node.name, "terminationGracePeriodSeconds": 1}}
+
+
+def idle_container(name, image, **more):
+    return {"name": name, "image": f"sidestep.test/{image}:1", "imagePullPolicy": "Never",
+            "command": ["python3", "-c", "import signal; signal.pause()"], **more}
+
+
+def start_pod(cluster, pod):
     cluster.api.create(pod)
-    wait.until(lambda: cluster.api.get(pod)["status"].get("phase") == "Running", "the attacker to run", START_SECONDS)
+    name = pod["metadata"]["name"]
+    wait.until(lambda: cluster.api.get(pod)["status"].get("phase") == "Running", f"{name} to run", START_SECONDS)
     return pod
 
 
 def command(node, pod, *words):
-    identity = wait.until(lambda: node.container(PLACE, ATTACKER), "the attacker's container", START_SECONDS)
-    return node.inside(identity, "python3", "/srv/attacker.py", *map(str, words))
+    program, metadata = pod["spec"]["containers"][0]["name"], pod["metadata"]
+    identity = wait.until(lambda: node.container(metadata["namespace"], program, metadata["name"]), f"the container of {program}",
+                          START_SECONDS)
+    return node.inside(identity, "python3", f"/srv/{program}.py", *map(str, words))
 
 
 def attack(node, pod, *words):

@@ -124,7 +124,7 @@ def left_out(node, images, checks):
 
 def no_effect(node, images, checks):
     """Entrypoints whose loader does not load the library, told when they start."""
-    for name, command in {"static": ["pause"], "extra-rights": ["setuid", "600"]}.items():
+    for name, command in {"static": ["pause"], "extra-rights": ["setuid", "600"], "unknown-libc": ["other-libc", "600"]}.items():
         made = pod(node)
         made.run("app", images.redis, command)
         event = node.wait_event(made, "app")

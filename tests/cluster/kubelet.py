@@ -164,11 +164,12 @@ class Kubelet:
         return [build.BINARIES / "crictl", "--config", self.machine.state / "crictl.yaml", "--timeout", "30s",
                 "--runtime-endpoint", endpoint, "--image-endpoint", endpoint]
 
-    def container(self, namespace, name, pod=None):
-        """The running one of this name, in a pod of the namespace; None if there is none."""
+    def container(self, namespace, name, pod=None, is_running=True):
+        """The running one of this name, in a pod of the namespace, or the latest one at all; None if there is none."""
         labels = {"io.kubernetes.pod.namespace": namespace} | ({"io.kubernetes.pod.name": pod} if pod else {})
         words = [word for label, value in labels.items() for word in ("--label", f"{label}={value}")]
-        found = self.crictl("ps", "--quiet", "--state", "Running", "--name", f"^{name}$", *words).split()
+        words += ["--state", "Running"] if is_running else ["--all"]
+        found = self.crictl("ps", "--quiet", "--name", f"^{name}$", *words).split()
         return found[0] if found else None
 
     def inside(self, identity, *words):

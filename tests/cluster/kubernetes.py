@@ -15,12 +15,29 @@ The last line is `kubernetes: N passed, N failed`. The first run builds the prog
 import argparse
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cluster import build, density, faults, goal, hostile, istio, reboot, upgrade, webhook, workloads
+from cluster import (
+    build,
+    containers,
+    density,
+    enrolled,
+    escape,
+    external,
+    faults,
+    goal,
+    hostile,
+    istio,
+    reboot,
+    removal,
+    upgrade,
+    webhook,
+    workloads,
+)
 from cluster.cluster import Cluster
 from kube.build import ISTIO
 from kube.build import build as build_modules
@@ -29,10 +46,12 @@ from testkit import console
 from testkit.console import say
 from testkit.failure import Failure
 
-CASES = {"nri": (*goal.BEFORE, *workloads.CASES, *faults.CASES, *goal.AFTER), "webhook": webhook.CASES}
+CASES = {"nri": (*goal.BEFORE, *containers.CASES, *workloads.CASES, *enrolled.CASES, *faults.CASES, *external.CASES, *removal.CASES),
+         "webhook": webhook.CASES}
 NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 # Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
-FURTHER = {case.__name__: case for case in (*hostile.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES)}
+FURTHER = {case.__name__: case
+           for case in (*hostile.CASES, *escape.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES)}
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
@@ -63,11 +82,13 @@ def run_cases(options, checks):
         for case in chosen(options):
             name = case.__name__
             say(f"{name}: {case.__doc__}")
+            started = time.monotonic()
             try:
                 case(cluster, checks)
             except EXPECTED as failure:
                 checks.check(False, f"{name}: broken off: {failure}\n{cluster.describe_all()}")
                 return
+            say(f"{name}: {time.monotonic() - started:.0f} seconds")
             if name == options.until:
                 return
 

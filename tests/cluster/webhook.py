@@ -1,6 +1,6 @@
 """The same goal where containers get the library by the admission webhook: no NRI, and no Pod Security level that forbids hostPath."""
 
-from cluster import goal, shop, workloads
+from cluster import goal, removal, shop, workloads
 from cluster.cluster import DAEMONSET, NAMESPACE, RELEASE, WEBHOOK
 from cluster.goal import ENROLLED
 from testkit import wait
@@ -60,7 +60,7 @@ def volumes(pod):
 
 def uninstall_webhook(cluster, checks):
     """`helm uninstall` first takes the webhook away, then what is on the nodes."""
-    goal.uninstall(cluster, checks)
+    removal.uninstall(cluster, checks)
     left = [one["metadata"]["name"] for one in cluster.api.ask("GET", CONFIGURATIONS)["items"]]
     left += [one["metadata"]["name"] for one in cluster.api.list("Secret", NAMESPACE)]
     checks.check(not [name for name in left if name.startswith(RELEASE) and "helm" not in name], f"left: {left}")

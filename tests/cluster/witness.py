@@ -27,10 +27,10 @@ IMAGE = "witness"
 
 
 class Witness:
-    """`namespace`: its own. The agent has to enforce NetworkPolicies."""
+    """`namespace`: its own. `node`: where its pods run; None: anywhere. The agent has to enforce NetworkPolicies."""
 
-    def __init__(self, cluster, namespace):
-        self.cluster, self.namespace = cluster, namespace
+    def __init__(self, cluster, namespace, node=None):
+        self.cluster, self.namespace, self.node = cluster, namespace, node
         log = cluster.directory / f"{namespace}-witness.log"
         command = cluster.plane.namespace.around([sys.executable, PEERS / "witness.py", "server", CONTROL, PORT])
         self.server = Process("witness", command, log, ENV)
@@ -46,18 +46,32 @@ class Witness:
         """A pod of each kind."""
         made = [pod_of(self.namespace, kind, suffix) for kind in (OPEN, GUARDED, CAPTURED)]
         for pod in made:
+            if self.node is not None:
+                pod["spec"]["nodeName"] = self.node.name
             self.cluster.api.create(pod)
         self.pods += made
         return made
 
+    def remove(self, pods):
+        """Until they are gone: they call all the time."""
+        for pod in pods:
+            self.cluster.api.delete(pod)
+        wait.until(lambda: not any(self.cluster.api.get(pod) for pod in pods), f"pods of {self.namespace} to be gone", READY_SECONDS)
+
+    def names(self):
+        """The names that callers have given, in turn."""
+        return self.server.output().splitlines()
+
     def arrived(self):
         """How many calls the server has had, by kind of pod."""
-        return collections.Counter(line.split("-")[0] for line in self.server.output().splitlines())
+        return collections.Counter(name.split("-")[0] for name in self.names())
 
-    def outcomes(self, pod):
+    def outcomes(self, pod, container="caller"):
         """What came of the calls of this pod's running container, by its own word."""
-        lines = self.cluster.log(pod, "caller").splitlines()
-        return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+        lines = self.cluster.log(pod, container).splitlines()
+        said = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
+        # In place of a log, the API server may say why there is none.
+        return {} if "apiVersion" in said else said
 
     def await_running(self, pods, restarts=0):
         """Until each pod is ready, and its containers were started so many times again."""

@@ -38,7 +38,7 @@ SO_COOKIE = 57
 # Answers that a member leaves unread.
 UNREAD = 400
 MEMBERS_WITH_LINKS = 150
-CLONE_NEWNS, CLONE_NEWUSER, MS_REMOUNT, MS_BIND = 0x20000, 0x10000000, 32, 4096
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET, MS_REMOUNT, MS_BIND = 0x20000, 0x10000000, 0x40000000, 32, 4096
 LIBC = ctypes.CDLL(None, use_errno=True)
 FORBIDDEN_SOCKETS = ("/run/sidestep/agent.sock", "/run/sidestep-operator/broker", "/run/sidestep/rings", "/var/run/nri/nri.sock",
                      "/run/containerd/containerd.sock", "\0sidestep-0", "\0sidestep-operator")
@@ -137,12 +137,12 @@ def mount_over(place):
     checked(LIBC.mount(b"tmpfs", str(place).encode(), b"tmpfs", 0, None))
 
 
-def in_namespaces(attempt):
+def in_namespaces(attempt, kinds=CLONE_NEWUSER | CLONE_NEWNS):
     """In a child, which is root of a user namespace that it makes."""
     child = os.fork()
     if child == 0:
         try:
-            checked(LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNS))
+            checked(LIBC.unshare(kinds))
             attempt()
             os._exit(0)
         except OSError:

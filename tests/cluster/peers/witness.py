@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """witness.py ROLE: the two ends of connections that tell who got where.
 
-  witness.py server HOST PORT       answers `direct`, and prints the name that each caller gives
+  witness.py server HOST PORT       answers `direct`, and prints the name that each caller gives, also in a datagram
   witness.py proxy                  as a sidecar would, at 15001 and 15006: answers `proxy`
+  witness.py outbound               the same at 15001 alone, beside a sidecar that has the other port
   witness.py caller NAME HOST PORT  calls again and again, and prints, each second, what came of its calls so far
 """
 
@@ -18,11 +19,33 @@ PATIENCE_SECONDS, PAUSE_SECONDS = 1, 0.02
 
 
 def server(host, port):
-    serve(socket.create_server((host, int(port)), backlog=1024), b"direct\n", lambda name: print(name, flush=True))
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.bind((host, int(port)))
+    threading.Thread(target=receive, args=(datagrams,)).start()
+    serve(socket.create_server((host, int(port)), backlog=1024), b"direct\n", tell)
+
+
+def tell(name):
+    # One write, so that the lines of two threads stay apart.
+    sys.stdout.write(f"{name}\n")
+    sys.stdout.flush()
+
+
+def receive(datagrams):
+    while True:
+        tell(datagrams.recv(100).decode(errors="replace").strip() or "somebody")
 
 
 def proxy(*_):
-    listeners = [socket.create_server(("0.0.0.0", port), backlog=1024) for port in (OUTBOUND, INBOUND)]
+    stand_in(OUTBOUND, INBOUND)
+
+
+def outbound():
+    stand_in(OUTBOUND)
+
+
+def stand_in(*ports):
+    listeners = [socket.create_server(("0.0.0.0", port), backlog=1024) for port in ports]
     for listener in listeners:
         threading.Thread(target=serve, args=(listener, b"proxy\n", lambda name: None)).start()
 
@@ -60,4 +83,4 @@ def call(name, host, port):
 
 
 if __name__ == "__main__":
-    {"server": server, "proxy": proxy, "caller": caller}[sys.argv[1]](*sys.argv[2:])
+    {"server": server, "proxy": proxy, "outbound": outbound, "caller": caller}[sys.argv[1]](*sys.argv[2:])
