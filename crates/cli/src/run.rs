@@ -13,7 +13,6 @@ use sidestep_broker::trust::Rules;
 use sidestep_error::chain;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IsTerminal};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -55,7 +54,7 @@ pub fn run(args: &Run) -> Result<ExitCode, Failure> {
             hint(Path::new(program));
         }
     }
-    Err(cannot_execute(program, command.exec()))
+    Err(cannot_execute(program, sidestep_exec::exec(&mut command)))
 }
 
 /// Tells a person about workers that may not share memory with other programs. A log has no use for that.
