@@ -61,7 +61,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Serve /metrics, /healthz and /readyz at this address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = sidestep_http::address)]
     metrics: Option<SocketAddr>,
     /// The host's /proc
     #[arg(long, value_name = "DIR", default_value = "/proc")]
