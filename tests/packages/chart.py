@@ -238,6 +238,13 @@ def test_switching_a_part_off_takes_it_out_of_the_nodes(_world):
         check(names == ["detach", "cni-uninstall", "library-collect"], f"{values}: what takes things out: {names}")
 
 
+def test_no_process_of_a_node_keeps_the_chart_from_it(_world):
+    """Or on it: versions of the library that it may have stay."""
+    for pod in (pod_of(), pod_of(WEBHOOK), removal(())["spec"]["template"]["spec"]):
+        command = next(one["command"] for one in pod["initContainers"] if one["name"] == "library-collect")
+        check("--if-possible" in command, f"{command}")
+
+
 def webhooks_of(values):
     """By their paths."""
     found = of_kind(values, "MutatingWebhookConfiguration")[0]["webhooks"]
