@@ -197,10 +197,11 @@ def test_programs_know_their_options(world):
         deployed = [one["spec"]["template"]["spec"] for one in of_kind(values, "Deployment")]
         for one in [one for pod in (pod_of(values), *deployed) for one in containers(pod)]:
             program = one["command"][0].rsplit("/", 1)[1]
-            if program in ("sidestep-nri", "sidestep-cni"):
-                continue  # their crates test their own options
-            words = [word.replace("$(NODE_NAME)", "n").replace("$(HOST_IP)", "192.0.2.1") for word in one["command"][1:]]
-            run(world.program(program), *words, "--help")
+            if program == "sidestep-cni":
+                continue  # its crate tests its own options
+            for address in ("192.0.2.1", "fd00::1"):
+                words = [word.replace("$(NODE_NAME)", "n").replace("$(HOST_IP)", address) for word in one["command"][1:]]
+                run(world.program(program), *words, "--help")
 
 
 def test_the_daemons_log_as_the_values_say(_world):
@@ -244,6 +245,13 @@ def test_switching_a_part_off_takes_it_out_of_the_nodes(_world):
     for values in (ALL, ("nri.enabled=false",)):
         names = [one["name"] for one in removal(values)["spec"]["template"]["spec"]["initContainers"]]
         check(names == ["detach", "cni-uninstall", "library-collect"], f"{values}: what takes things out: {names}")
+
+
+def test_no_process_of_a_node_keeps_the_chart_from_it(_world):
+    """Or on it: versions of the library that it may have stay."""
+    for pod in (pod_of(), pod_of(WEBHOOK), removal(())["spec"]["template"]["spec"]):
+        command = next(one["command"] for one in pod["initContainers"] if one["name"] == "library-collect")
+        check("--if-possible" in command, f"{command}")
 
 
 def webhooks_of(values):

@@ -320,7 +320,7 @@ fn metrics(text: &str) -> Result<Option<SocketAddr>, SettingsError> {
     if text == "off" {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| SettingsError::Metrics(text.into()))
+    sidestep_http::address(text).map(Some).map_err(|_| SettingsError::Metrics(text.into()))
 }
 
 /// The default name that the kubelet gives a node.

@@ -7,6 +7,7 @@
 use crate::diag::{Diag, Wanted};
 use crate::domain::NetNamespace;
 use crate::proof::SocketFacts;
+use crate::quota::{Account, Permit};
 use crate::raw::{netns, sock};
 use crate::rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +28,7 @@ const REMEMBERED: usize = 65_536;
 pub enum NoNamespace {
     /// Another user namespace owns it.
     OfAnotherUser,
-    /// It cannot be entered, or the kernel cannot be asked there.
+    /// It cannot be entered, the kernel cannot be asked there, or the domain that asks has no descriptor left for it.
     Closed,
 }
 
@@ -37,11 +38,13 @@ pub struct Namespace {
     diag: Mutex<Diag>,
     /// Addresses in it are proof for everybody.
     pub is_ours: bool,
+    /// Quota for the descriptor, in the domain that had the namespace opened. None: the broker is in the namespace anyway.
+    _permit: Option<Permit>,
 }
 
 impl Namespace {
-    fn new(diag: Diag, is_ours: bool) -> Arc<Namespace> {
-        Arc::new(Namespace { diag: Mutex::new(diag), is_ours })
+    fn new(diag: Diag, is_ours: bool, permit: Option<Permit>) -> Arc<Namespace> {
+        Arc::new(Namespace { diag: Mutex::new(diag), is_ours, _permit: permit })
     }
 
     /// Whether this very socket is still connected with the same addresses.
@@ -74,7 +77,7 @@ impl Namespaces {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let own = socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok());
         let user = std::fs::File::open("/proc/self/ns/user").ok().and_then(|file| identity_of(file.as_fd()).ok());
-        let here = Diag::open().ok().map(|diag| Namespace::new(diag, true));
+        let here = Diag::open().ok().map(|diag| Namespace::new(diag, true, None));
         Namespaces { own: own.unwrap_or(0), user, here, others: Mutex::default(), owned: Mutex::default() }
     }
 
@@ -102,8 +105,14 @@ impl Namespaces {
     }
 
     /// The namespace in which the sockets of this socket's namespace can be looked for. `for_pod`: it may be one that a user namespace
-    /// below the broker's owns.
-    fn of_socket(&self, cookie: u64, socket: &OwnedFd, for_pod: bool) -> Result<Arc<Namespace>, NoNamespace> {
+    /// below the broker's owns. A namespace that is not open yet counts in the `account`.
+    fn of_socket(
+        &self,
+        cookie: u64,
+        socket: &OwnedFd,
+        for_pod: bool,
+        account: &Arc<Account>,
+    ) -> Result<Arc<Namespace>, NoNamespace> {
         if cookie == self.own {
             return self.here.clone().ok_or(NoNamespace::Closed);
         }
@@ -113,7 +122,8 @@ impl Namespaces {
         }
         let (namespace, is_ours) = self.open(cookie, socket.as_fd())?;
         permitted(is_ours)?;
-        let opened = Namespace::new(diag_in(namespace).ok_or(NoNamespace::Closed)?, is_ours);
+        let permit = self.permit(account).ok_or(NoNamespace::Closed)?;
+        let opened = Namespace::new(diag_in(namespace).ok_or(NoNamespace::Closed)?, is_ours, Some(permit));
         let mut others = lock(&self.others);
         if others.len() >= UNUSED {
             close_unused(&mut others);
@@ -125,6 +135,14 @@ impl Namespaces {
     /// process has ended.
     pub fn forget_unused(&self) {
         close_unused(&mut lock(&self.others));
+    }
+
+    /// Room for one more namespace. Those that are open only in case that somebody asks again may take the last room of the domain.
+    fn permit(&self, account: &Arc<Account>) -> Option<Permit> {
+        account.claim(1).or_else(|| {
+            self.forget_unused();
+            account.claim(1)
+        })
     }
 
     fn remembers(&self, cookie: u64) -> bool {
@@ -163,9 +181,14 @@ pub struct View {
 }
 
 impl View {
-    /// The namespace in which the sockets of this socket's namespace can be looked for.
-    pub fn of_socket(&self, cookie: u64, socket: &OwnedFd) -> Result<Arc<Namespace>, NoNamespace> {
-        self.namespaces.of_socket(cookie, socket, self.pod.is_some())
+    /// The namespace in which the sockets of this socket's namespace can be looked for. `account`: the domain's, for descriptors.
+    pub fn of_socket(
+        &self,
+        cookie: u64,
+        socket: &OwnedFd,
+        account: &Arc<Account>,
+    ) -> Result<Arc<Namespace>, NoNamespace> {
+        self.namespaces.of_socket(cookie, socket, self.pod.is_some(), account)
     }
 }
 
@@ -188,4 +211,40 @@ fn diag_in(namespace: OwnedFd) -> Option<Diag> {
     };
     let thread = std::thread::Builder::new().name("namespace".into()).stack_size(64 * 1024).spawn(make).ok()?;
     thread.join().ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::Budget;
+    use sidestep_testkit::enter_new;
+
+    /// A socket in a network namespace of its own. Needs root.
+    fn socket_elsewhere() -> OwnedFd {
+        let made = std::thread::spawn(|| {
+            enter_new();
+            rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket")
+        });
+        made.join().expect("a namespace (needs root)")
+    }
+
+    #[test]
+    fn a_namespace_counts_for_the_domain_that_has_it_opened() {
+        let view = View { namespaces: Arc::new(Namespaces::of_this_process()), pod: None };
+        let account = Account::new(&Budget::new(3)); // of which one domain gets two
+        let sockets = [(); 3].map(|()| socket_elsewhere());
+        let open = |socket: &OwnedFd| {
+            let cookie = sock::netns_cookie(socket.as_fd()).expect("cookie");
+            view.of_socket(cookie, socket, &account)
+        };
+        let first = open(&sockets[0]).expect("room");
+        let _second = open(&sockets[1]).expect("room");
+        assert_eq!(account.held(), 2);
+        assert!(Arc::ptr_eq(&first, &open(&sockets[0]).expect("it is open")));
+        assert_eq!(open(&sockets[2]).err(), Some(NoNamespace::Closed), "the domain has its share");
+        assert_eq!(account.held(), 2, "once each");
+        drop(first);
+        let _third = open(&sockets[2]).expect("room, since nobody needs the first one");
+        assert_eq!(account.held(), 2);
+    }
 }

@@ -55,12 +55,15 @@ pub struct Outbox {
 pub struct Overflow;
 
 /// Result of a flush.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
     /// Number of records that the socket has taken.
     pub sent: usize,
     /// The other end is gone, or the kernel refuses: nothing more can be sent.
     pub broken: bool,
+    /// Too many descriptors of the broker's user are in flight, whoever sent them. The next record has one, and waits until there are
+    /// fewer, which the poller does not report.
+    pub starved: bool,
 }
 
 impl Outbox {
@@ -89,18 +92,25 @@ impl Outbox {
 
     /// Sends as many records as the socket takes, in order.
     pub fn flush(&mut self, socket: BorrowedFd<'_>) -> Flushed {
-        let mut sent = 0;
+        let mut flushed = Flushed::default();
         while let Some(next) = self.waiting.front() {
             match wire::send(socket, &next.msg, next.fd.as_ref().map(|fd| fd.as_fd())) {
                 Ok(()) => {
-                    sent += 1;
+                    flushed.sent += 1;
                     self.waiting.pop_front();
                 }
                 Err(Errno::AGAIN) => break,
-                Err(_) => return Flushed { sent, broken: true },
+                Err(Errno::TOOMANYREFS) => {
+                    flushed.starved = true;
+                    break;
+                }
+                Err(_) => {
+                    flushed.broken = true;
+                    break;
+                }
             }
         }
-        Flushed { sent, broken: false }
+        flushed
     }
 }
 
@@ -136,7 +146,7 @@ mod tests {
         assert!(outbox.is_full());
         let first = outbox.flush(ours.as_fd());
         assert!(!first.broken && first.sent > 0 && !outbox.is_empty(), "{first:?}");
-        assert_eq!(outbox.flush(ours.as_fd()), Flushed { sent: 0, broken: false });
+        assert_eq!(outbox.flush(ours.as_fd()), Flushed::default());
         while read < 5000 {
             match wire::receive(theirs.as_fd()) {
                 Incoming::Record(got) => {

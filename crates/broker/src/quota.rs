@@ -16,7 +16,8 @@
 //! | receiver threads | [`RECEIVERS`]: one for each domain; [`RECEIVERS_ELSEWHERE`] for the users of a network namespace |
 //!
 //! A member costs a descriptor and a mapping; each of its doorbells two descriptors; a link a descriptor and a mapping in
-//! the domain of either end, and a descriptor for each doorbell at either end. A connection counts in the domain of either end.
+//! the domain of either end, and a descriptor for each doorbell at either end. A connection counts in the domain of either end. A
+//! network namespace other than the broker's costs a descriptor in the domain that was the first to offer a socket there.
 //!
 //! If the broker's control group has a limit of memory, as a container has, there is less of everything ([`SHARES`]): all domains
 //! together cannot make the kernel end the broker.

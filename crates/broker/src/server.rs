@@ -22,7 +22,7 @@ const STOP: u64 = 2;
 const RELOAD: u64 = 3;
 const RELOADED: u64 = 4;
 
-/// Interval of sweeps while something is held.
+/// Interval of sweeps while something is held, or cannot be sent.
 const SWEEP: Duration = Duration::from_millis(100);
 /// Pause after a connection could not be accepted for a reason that may last.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -11,6 +11,7 @@ mod doorbells;
 mod fuzz_config;
 mod hold;
 mod hostile;
+mod in_flight;
 mod leaks;
 mod lifecycle;
 mod limits;

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::args::AgentSocket;
 use crate::locate::{self, LocateError};
+use crate::output;
 use sidestep_agent_api::{Answer, Question, ask};
 use std::ffi::OsString;
 use std::io;
@@ -48,6 +49,6 @@ pub fn beside_the_point(answer: Answer) -> Failure {
 }
 
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    println!("{}", serde_json::to_string_pretty(value).map_err(Failure::new)?);
+    output::line(serde_json::to_string_pretty(value).map_err(Failure::new)?);
     Ok(())
 }

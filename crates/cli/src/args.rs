@@ -132,7 +132,7 @@ pub struct Status {
     #[arg(long, conflicts_with = "json")]
     pub metrics: bool,
     /// With --metrics: serve them at http://ADDRESS/metrics, until the process is ended
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "metrics")]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "metrics", value_parser = sidestep_http::address)]
     pub serve: Option<SocketAddr>,
     #[command(flatten)]
     pub broker: Broker,

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args::{Explain, connection};
+use crate::output;
 use crate::reasons::meaning;
 use crate::table::Table;
 use serde::Serialize;
@@ -36,9 +37,9 @@ pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
     let status = Operator::connect(&args.broker.address()).and_then(|o| o.status()).map_err(Failure::new)?;
     let explained = find(&status, which).ok_or_else(|| Failure::new(ClientError::Unknown))?;
     if args.agent.json {
-        println!("{}", serde_json::to_string_pretty(&explained).map_err(Failure::new)?);
+        output::line(serde_json::to_string_pretty(&explained).map_err(Failure::new)?);
     } else {
-        print!("{}", text(&explained));
+        output::print(text(&explained));
     }
     Ok(ExitCode::SUCCESS)
 }

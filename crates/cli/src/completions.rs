@@ -2,14 +2,14 @@
 
 use crate::Failure;
 use crate::args::{Args, Completions};
+use crate::output;
 use clap::{Command, CommandFactory};
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 pub fn print(args: &Completions) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(), "sidestep", &mut script);
-    io::stdout().write_all(&script).map_err(Failure::new)?;
+    output::print(String::from_utf8_lossy(&script));
     Ok(ExitCode::SUCCESS)
 }
 

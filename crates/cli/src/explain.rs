@@ -5,6 +5,7 @@ use crate::agent::{beside_the_point, print_json};
 use crate::args::Explain;
 use crate::carrier;
 use crate::destination::{self, Destination};
+use crate::output;
 use crate::service;
 use crate::table::Table;
 use sidestep_agent_api::{Answer, Explanation, Question, Verdict};
@@ -44,11 +45,11 @@ fn print(explanation: &Explanation) {
     for step in &explanation.steps {
         table.row([step.rule.clone(), step.outcome.clone()]);
     }
-    print!("{table}");
+    output::print(table);
     let service = explanation.service.as_deref().unwrap_or_default();
-    println!("\n{}", verdict(explanation.verdict, service));
+    output::line(format_args!("\n{}", verdict(explanation.verdict, service)));
     if !explanation.backends.is_empty() {
-        print!("{}", service::backends(&explanation.backends));
+        output::print(service::backends(&explanation.backends));
     }
 }
 

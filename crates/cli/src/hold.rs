@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args::Hold;
+use crate::output;
 use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::client::{ClientError, Operator};
 use std::process::ExitCode;
@@ -26,9 +27,7 @@ pub fn set(args: &Hold, detach: bool) -> Result<ExitCode, Failure> {
         _ => Failure::new(e),
     })?;
     let connections = if count == 1 { "connection" } else { "connections" };
-    match detach {
-        true => println!("{count} {connections} on the way back to the kernel"),
-        false => println!("{count} {connections} may be upgraded again"),
-    }
+    let what = if detach { "on the way back to the kernel" } else { "may be upgraded again" };
+    output::line(format_args!("{count} {connections} {what}"));
     Ok(ExitCode::SUCCESS)
 }

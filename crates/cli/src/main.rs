@@ -1,5 +1,6 @@
 //! `sidestep`: the command line.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
 mod args;
@@ -16,6 +17,7 @@ mod hold;
 mod lab;
 mod locate;
 mod metrics;
+mod output;
 mod policy;
 mod reasons;
 mod run;
@@ -53,10 +55,10 @@ fn main() -> ExitCode {
         Command::Bugreport(args) => bugreport::bugreport(&args),
         Command::Completions(args) => completions::print(&args),
     };
-    match result {
+    match result.and_then(|code| output::finish().map(|()| code).map_err(Failure::new)) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("sidestep: {}", chain(&*failure.error));
+            output::complain(chain(&*failure.error));
             ExitCode::from(failure.code)
         }
     }

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::agent::{beside_the_point, print_json};
 use crate::args::{Policy as Command, PolicyList, PolicyShow};
+use crate::output;
 use crate::service;
 use crate::table::Table;
 use sidestep_agent_api::{Answer, EnforcedPod, Policies, Policy, Question};
@@ -35,15 +36,14 @@ fn list(args: &PolicyList) -> Result<ExitCode, Failure> {
     let mut table =
         Table::new(&["NAMESPACE", "POLICY", "SELECTS", "EGRESS", "INGRESS", ">RULES", ">PODS HERE", "MODE"]);
     found.policies.iter().for_each(|policy| table.row(row(policy)));
-    print!("{table}");
+    output::print(table);
     found.pods.iter().for_each(print_unenforced);
-    found.trouble.iter().for_each(|trouble| println!("{trouble}"));
-    found
-        .admitted
-        .iter()
-        .for_each(|count| println!("armed: {count} network namespaces may talk, beside the node's own"));
+    found.trouble.iter().for_each(output::line);
+    if let Some(count) = found.admitted {
+        output::line(format_args!("armed: {count} network namespaces may talk, beside the node's own"));
+    }
     for count in found.reasons.iter().filter(|count| count.count > 0) {
-        println!("{:>12} {}", count.count, count.reason);
+        output::line(format_args!("{:>12} {}", count.count, count.reason));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -76,7 +76,7 @@ fn mode(policy: &Policy) -> String {
 fn print_unenforced(pod: &EnforcedPod) {
     if !pod.enforced {
         let why = if pod.troubles.is_empty() { "its policies say nothing".into() } else { pod.troubles.join("; ") };
-        println!("{}/{} is not enforced: {why}", pod.namespace, pod.name);
+        output::line(format_args!("{}/{} is not enforced: {why}", pod.namespace, pod.name));
     }
 }
 
@@ -93,13 +93,13 @@ fn show(args: &PolicyShow) -> Result<ExitCode, Failure> {
         print_json(policy)?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{namespace}/{name}, {}, for {}", mode(policy), selects(policy));
+    output::line(format_args!("{namespace}/{name}, {}, for {}", mode(policy), selects(policy)));
     for (direction, default) in [("egress", &policy.egress), ("ingress", &policy.ingress)] {
         if let Some(default) = default {
-            println!("  {direction}: {default} what no rule fits");
+            output::line(format_args!("  {direction}: {default} what no rule fits"));
         }
     }
-    policy.rules.iter().for_each(|rule| println!("  {rule}"));
-    policy.pods.iter().for_each(|pod| println!("pod {pod}"));
+    policy.rules.iter().for_each(|rule| output::line(format_args!("  {rule}")));
+    policy.pods.iter().for_each(|pod| output::line(format_args!("pod {pod}")));
     Ok(ExitCode::SUCCESS)
 }

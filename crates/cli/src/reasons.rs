@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args::Reasons;
+use crate::output;
 use crate::table::Table;
 use serde::Serialize;
 use sidestep_abi::Reason;
@@ -18,13 +19,13 @@ pub fn print(args: &Reasons) -> Result<ExitCode, Failure> {
     let entries: Vec<_> =
         Reason::ALL.iter().map(|&r| Entry { code: r as u8, name: r.name(), meaning: r.meaning().trim() }).collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&entries).map_err(Failure::new)?);
+        output::line(serde_json::to_string_pretty(&entries).map_err(Failure::new)?);
     } else {
         let mut table = Table::new(&[">CODE", "NAME", "MEANING"]);
         for entry in entries {
             table.row([entry.code.to_string(), entry.name.into(), entry.meaning.into()]);
         }
-        print!("{table}");
+        output::print(table);
     }
     Ok(ExitCode::SUCCESS)
 }

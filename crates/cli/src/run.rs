@@ -5,6 +5,7 @@ use crate::args::Run;
 use crate::daemon::{self, StartError};
 use crate::doctor;
 use crate::locate::{self, LocateError};
+use crate::output;
 use sidestep_abi::env;
 use sidestep_broker::config::Config;
 use sidestep_broker::listen::{Address, AddressError};
@@ -13,7 +14,6 @@ use sidestep_broker::trust::Rules;
 use sidestep_error::chain;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IsTerminal};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -55,7 +55,7 @@ pub fn run(args: &Run) -> Result<ExitCode, Failure> {
             hint(Path::new(program));
         }
     }
-    Err(cannot_execute(program, command.exec()))
+    Err(cannot_execute(program, sidestep_exec::exec(&mut command)))
 }
 
 /// Tells a person about workers that may not share memory with other programs. A log has no use for that.
@@ -63,14 +63,14 @@ fn hint(program: &Path) {
     if io::stderr().is_terminal()
         && let Some(advice) = doctor::users_of(program)
     {
-        eprintln!("sidestep: hint: {}: {advice}", program.display());
+        output::complain(format_args!("hint: {}: {advice}", program.display()));
     }
 }
 
 /// Adds library and broker. If one is missing, a line says so, and the program runs all the same.
 fn prepare(command: &mut Command, config: Option<&Path>) {
     if let Err(error) = try_to_prepare(command, config) {
-        eprintln!("sidestep: warning: {}; the program runs on kernel TCP", chain(&error));
+        output::complain(format_args!("warning: {}; the program runs on kernel TCP", chain(&error)));
     }
 }
 
@@ -112,7 +112,7 @@ fn find_config(asked: Option<&Path>) -> Result<(Config, Option<PathBuf>), Failur
     match Config::load(&file) {
         Ok(config) => Ok((config, Some(absolute(&file)?))),
         Err(error) => {
-            eprintln!("sidestep: warning: {}; the file is ignored", chain(&error));
+            output::complain(format_args!("warning: {}; the file is ignored", chain(&error)));
             Ok((Config::default(), None))
         }
     }
@@ -161,7 +161,9 @@ where
 {
     let variable = || {
         let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-        let warn = |error: &SettingError| eprintln!("sidestep: warning: {name}: {error}; the variable is ignored");
+        let warn = |error: &SettingError| {
+            output::complain(format_args!("warning: {name}: {error}; the variable is ignored"));
+        };
         text.parse::<T>().inspect_err(warn).ok()
     };
     option.or_else(variable).or(config).map(|value| value.to_string())

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::agent::{beside_the_point, print_json};
 use crate::args::{Service as Command, ServiceCheck, ServiceList, ServiceShow};
+use crate::output;
 use crate::table::Table;
 use sidestep_agent_api::{Answer, Backend, Bypass, Check, Port, Question, Service};
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ fn list(args: &ServiceList) -> Result<ExitCode, Failure> {
             table.row(row(service, port));
         }
     }
-    print!("{table}");
+    output::print(table);
     services.iter().for_each(print_remarks);
     Ok(ExitCode::SUCCESS)
 }
@@ -58,8 +59,8 @@ fn row(service: &Service, port: &Port) -> [String; 8] {
 /// Prints what is not as the Service's author may expect.
 fn print_remarks(service: &Service) {
     let name = format!("{}/{}", service.namespace, service.name);
-    service.problems.iter().for_each(|problem| println!("{name}: {problem}"));
-    service.left.iter().for_each(|left| println!("{name}: left out: {left}"));
+    service.problems.iter().for_each(|problem| output::line(format_args!("{name}: {problem}")));
+    service.left.iter().for_each(|left| output::line(format_args!("{name}: left out: {left}")));
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +81,7 @@ fn show(args: &ServiceShow) -> Result<ExitCode, Failure> {
         print_json(service)?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{}/{}", service.namespace, service.name);
+    output::line(format_args!("{}/{}", service.namespace, service.name));
     service.bypass.iter().for_each(print_bypass);
     service.ports.iter().for_each(print_port);
     print_remarks(service);
@@ -90,20 +91,24 @@ fn show(args: &ServiceShow) -> Result<ExitCode, Failure> {
 fn print_bypass(bypass: &Bypass) {
     let whose = if bypass.inbound { "clients' and servers'" } else { "clients'" };
     match &bypass.refused {
-        None => println!("its connections go around {whose} proxies"),
-        Some(why) => println!("asks to go around {whose} proxies, and does not: {why}"),
+        None => output::line(format_args!("its connections go around {whose} proxies")),
+        Some(why) => output::line(format_args!("asks to go around {whose} proxies, and does not: {why}")),
     }
 }
 
 fn print_port(port: &Port) {
     let name = if port.name.is_empty() { String::new() } else { format!("{} ", port.name) };
     let local = if port.policy == "Local" { ", only backends of this node" } else { "" };
-    println!("\n{name}{}, IPv{}{local}, selection {}{}", port.protocol, port.family, port.selection, affinity(port));
+    let Port { protocol, family, selection, .. } = port;
+    let affinity = affinity(port);
+    output::line(format_args!("\n{name}{protocol}, IPv{family}{local}, selection {selection}{affinity}"));
     for frontend in &port.frontends {
-        println!("  {} -> {} backends", frontend.address, frontend.backends);
+        output::line(format_args!("  {} -> {} backends", frontend.address, frontend.backends));
     }
-    print!("{}", backends(&port.backends));
-    port.unused.iter().for_each(|unused| println!("not used: {}: {}", unused.address, unused.why));
+    output::print(backends(&port.backends));
+    for unused in &port.unused {
+        output::line(format_args!("not used: {}: {}", unused.address, unused.why));
+    }
 }
 
 fn affinity(port: &Port) -> String {
@@ -136,19 +141,23 @@ pub fn check(args: &ServiceCheck) -> Result<ExitCode, Failure> {
 }
 
 fn print_check(check: &Check) {
-    check.troubles.iter().for_each(|trouble| println!("cannot read {}: {}", trouble.place, trouble.what));
-    check.problems.iter().for_each(|problem| println!("{problem}"));
-    check.differences.iter().for_each(|difference| println!("{difference}"));
+    for trouble in &check.troubles {
+        output::line(format_args!("cannot read {}: {}", trouble.place, trouble.what));
+    }
+    check.problems.iter().for_each(output::line);
+    check.differences.iter().for_each(output::line);
     if !check.differences.is_empty() {
-        println!("Start the agent again: it writes all tables anew, without a gap.");
+        output::line("Start the agent again: it writes all tables anew, without a gap.");
     }
     if let Some(admitted) = check.admitted {
-        println!("armed: {admitted} network namespaces may talk, beside the node's own");
-        check.barred.iter().for_each(|path| println!("  not admitted, so that it may talk with nobody: {path}"));
+        output::line(format_args!("armed: {admitted} network namespaces may talk, beside the node's own"));
+        for path in &check.barred {
+            output::line(format_args!("  not admitted, so that it may talk with nobody: {path}"));
+        }
     }
     let Check { frontends, captures, enforced, .. } = check;
     let differences = check.differences.len();
-    println!(
+    output::line(format_args!(
         "{frontends} frontends, {captures} captured and {enforced} enforced pods compared, {differences} differences"
-    );
+    ));
 }

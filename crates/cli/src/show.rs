@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::args;
 use crate::metrics;
+use crate::output;
 use crate::reasons::meaning;
 use crate::serve;
 use crate::table::{Table, bytes, printable};
@@ -20,11 +21,11 @@ pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
     }
     let status = ask(&args.broker.address()).map_err(Failure::new)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&status).map_err(Failure::new)?);
+        output::line(serde_json::to_string_pretty(&status).map_err(Failure::new)?);
     } else if args.metrics {
-        print!("{}", metrics::text(&status));
+        output::print(metrics::text(&status));
     } else {
-        print!("{}", text(&status));
+        output::print(text(&status));
     }
     Ok(ExitCode::SUCCESS)
 }

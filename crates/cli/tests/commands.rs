@@ -3,7 +3,8 @@
 use crate::common;
 
 use crate::common::{Said, Sandbox};
-use std::process::Command;
+use std::fs::File;
+use std::process::{Command, Stdio};
 
 #[test]
 fn without_a_broker_they_say_so() {
@@ -13,6 +14,25 @@ fn without_a_broker_they_say_so() {
         assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{args:?}");
         assert!(said.err.contains(&format!("no broker runs at {}", sandbox.address)), "{}", said.err);
     }
+}
+
+/// As in `sidestep reasons | head`, and on a full disk.
+#[test]
+fn output_that_cannot_be_written_crashes_nothing() {
+    let sandbox = Sandbox::new();
+    let full = || File::options().write(true).open("/dev/full").expect("open");
+    for args in [&["reasons"][..], &["reasons", "--json"], &["completions", "bash"]] {
+        let (reader, writer) = std::io::pipe().expect("pipe");
+        drop(reader);
+        let unread = Said::from(sandbox.command(args).stdout(writer).output().expect("spawn"));
+        assert_eq!((unread.code, unread.err.as_str()), (Some(0), ""), "{args:?}");
+        let lost = Said::from(sandbox.command(args).stdout(full()).output().expect("spawn"));
+        assert_eq!(lost.code, Some(1), "{args:?}: {lost:?}");
+        assert!(lost.err.starts_with("sidestep: cannot write to standard output: "), "{lost:?}");
+    }
+    let mut silent = sandbox.command(&["run", "no-such-program"]);
+    silent.env("SIDESTEP", "off").stdout(Stdio::null()).stderr(full());
+    assert_eq!(silent.status().expect("spawn").code(), Some(127));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! `sidestep run`: the program behaves as without it, and runs even if parts of Sidestep are missing.
 
 use crate::common::{STAND_IN, Said, Sandbox};
+use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 #[test]
 fn the_exit_code_is_the_programs() {
@@ -30,6 +31,50 @@ fn signals_and_process_id_are_the_programs() {
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
         .expect("kill");
     assert_eq!(child.wait().expect("wait").signal(), Some(2));
+}
+
+/// Program and arguments.
+fn words(command: &Command) -> impl Iterator<Item = &OsStr> {
+    std::iter::once(command.get_program()).chain(command.get_args())
+}
+
+/// Gives `command` the variables of another one.
+fn with_its_environment(command: &mut Command, other: &Command) {
+    for (name, value) in other.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
+
+/// Whether SIGPIPE is ignored, and whether SIGUSR1 is blocked, in a program that `sidestep run`, itself started by `env` with
+/// these options, has executed.
+fn pipe_is_ignored_and_usr1_blocked(sandbox: &Sandbox, options: &[&str], switch: &str) -> (bool, bool) {
+    let mut run = sandbox.command(&["run", "grep", "^Sig", "/proc/self/status"]);
+    run.env("SIDESTEP", switch);
+    let mut by_env = Command::new("env");
+    by_env.args(options).args(words(&run));
+    with_its_environment(&mut by_env, &run);
+    let said = Said::from(by_env.output().expect("env (coreutils)"));
+    let has = |mask: &str, number: u32| {
+        let digits = said.out.lines().find_map(|line| line.strip_prefix(mask)).expect("a line of this mask");
+        u64::from_str_radix(digits.trim(), 16).expect("a mask") & (1 << (number - 1)) != 0
+    };
+    (has("SigIgn:", 13), has("SigBlk:", 10))
+}
+
+#[test]
+fn ignored_and_blocked_signals_stay_so() {
+    let sandbox = Sandbox::new();
+    let cases: [(&[&str], (bool, bool)); 3] =
+        [(&[], (false, false)), (&["--ignore-signal=PIPE"], (true, false)), (&["--block-signal=USR1"], (false, true))];
+    for switch in ["on", "off"] {
+        for (options, expected) in cases {
+            let found = pipe_is_ignored_and_usr1_blocked(&sandbox, options, switch);
+            assert_eq!(found, expected, "{options:?}, SIDESTEP={switch}");
+        }
+    }
 }
 
 #[test]
@@ -214,7 +259,7 @@ fn a_bad_variable_is_a_warning_and_not_passed_on() {
 }
 
 /// The command runs all the same, with one line that contains this.
-fn runs_with_a_warning(command: &mut std::process::Command, why: &str) {
+fn runs_with_a_warning(command: &mut Command, why: &str) {
     let said = Said::from(command.output().expect("spawn"));
     assert_eq!((said.code, said.out.as_str()), (Some(5), "ran\n"), "{said:?}");
     assert_eq!(said.err.lines().count(), 1, "{}", said.err);
@@ -265,16 +310,10 @@ fn a_person_is_told_of_workers_of_another_user() {
     let server = server.to_str().expect("a path");
     assert_eq!(sandbox.run(&["run", server]).err, "");
     let run = sandbox.command(&["run", server]);
-    let words: Vec<_> =
-        std::iter::once(run.get_program()).chain(run.get_args()).map(|it| it.to_string_lossy()).collect();
-    let mut at_a_terminal = std::process::Command::new("script");
+    let words: Vec<_> = words(&run).map(|it| it.to_string_lossy()).collect();
+    let mut at_a_terminal = Command::new("script");
     at_a_terminal.args(["-qec", &words.join(" "), "/dev/null"]);
-    for (name, value) in run.get_envs() {
-        match value {
-            Some(value) => at_a_terminal.env(name, value),
-            None => at_a_terminal.env_remove(name),
-        };
-    }
+    with_its_environment(&mut at_a_terminal, &run);
     let said = Said::from(at_a_terminal.output().expect("script(1)"));
     assert!(said.out.contains("sidestep: hint: ") && said.out.contains("allow = [{uids ="), "{}", said.out);
 }

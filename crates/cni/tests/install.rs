@@ -282,6 +282,19 @@ fn a_link_stays_a_link() {
     assert_eq!(fs::read_to_string(&target).unwrap(), LIST);
 }
 
+/// As an absolute link of the host in a container that sees the directory elsewhere.
+#[test]
+fn a_link_that_leads_nowhere_here_is_not_passed_over() {
+    let host = Host::with(&[("20-other.conflist", LIST)]);
+    std::os::unix::fs::symlink("/nowhere/net.conflist", host.conf("10-net.conflist")).unwrap();
+    let out = host.run(&["install"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    assert!(said.contains("10-net.conflist: cannot read it: ") && said.contains("/nowhere/net.conflist"), "{said}");
+    assert_eq!(host.files()["20-other.conflist"], LIST, "the runtime uses the other one");
+    host.uninstall();
+}
+
 fn is_link(path: &Path) -> bool {
     path.symlink_metadata().unwrap().is_symlink()
 }

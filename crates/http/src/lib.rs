@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod answer;
 mod asked;
 mod connections;
@@ -12,6 +13,7 @@ mod server;
 mod service;
 mod turn;
 
+pub use address::address;
 pub use answer::{Answer, Page, apart};
 pub use asked::Asked;
 pub use connections::Connections;

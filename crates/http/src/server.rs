@@ -1,5 +1,6 @@
 //! Which connections are served.
 
+use crate::address::listen;
 use crate::answer::{Answer, Page};
 use crate::asked::Asked;
 use crate::connections::Connections;
@@ -24,11 +25,13 @@ pub struct Server {
 }
 
 impl Server {
+    /// At `[::]` also where the kernel has no IPv6: then at 0.0.0.0.
+    ///
     /// # Errors
     ///
     /// Of bind(2) and listen(2).
     pub fn bind(address: SocketAddr) -> io::Result<Server> {
-        let listener = TcpListener::bind(address)?;
+        let listener = listen(address, TcpListener::bind)?;
         listener.set_nonblocking(true)?;
         Ok(Server { listener, limits: Limits::default() })
     }

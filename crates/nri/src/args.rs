@@ -61,7 +61,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
     /// Serve /metrics, /healthz and /readyz at this address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = sidestep_http::address)]
     metrics: Option<SocketAddr>,
     /// The host's /proc
     #[arg(long, value_name = "DIR", default_value = "/proc")]
@@ -103,6 +103,9 @@ pub struct Collect {
     /// Also remove the current version, and the directory if nothing is left in it: new containers get no library
     #[arg(long, conflicts_with = "keep")]
     pub all: bool,
+    /// If versions cannot be removed, say why and succeed: they stay, for instance since a process cannot be looked at
+    #[arg(long)]
+    pub if_possible: bool,
     /// The host's /proc
     #[arg(long, value_name = "DIR", default_value = "/proc")]
     pub proc: PathBuf,

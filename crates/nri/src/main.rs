@@ -48,10 +48,17 @@ fn put(options: &Install) -> Result<(), Error> {
 
 fn clear(options: &Collect) -> Result<(), Error> {
     let keep = Duration::from_secs(options.keep);
-    let Collected { removed, used, recent } = match options.all {
+    let done = match options.all {
         true => collect_all(&options.library, &options.proc),
         false => collect(&options.library, keep, &options.proc),
-    }?;
+    };
+    let Collected { removed, used, recent } = match done {
+        Err(error) if options.if_possible => {
+            eprintln!("sidestep-nri: versions stay: {}", chain(&error));
+            return Ok(());
+        }
+        done => done?,
+    };
     let say = |what: &str, names: &[String]| names.iter().for_each(|name| println!("{what} {name}"));
     say("removed", &removed);
     say("used", &used);

@@ -319,3 +319,32 @@ fn processes_that_cannot_be_seen_may_use_everything() {
     assert!(missing.is_err(), "no proc at all");
     assert_eq!(store.versions().len(), 2);
 }
+
+/// As in the init container, which no process may keep waiting, nor fail.
+#[test]
+fn a_collection_that_is_not_possible_keeps_everything_and_may_succeed() {
+    let store = Store::new();
+    store.install(b"one");
+    store.install(b"two");
+    let proc = store.directory.path().join("proc");
+    let maps = proc.join("1/maps");
+    fs::create_dir_all(proc.join("1")).expect("a directory");
+    // Root without capabilities, from whom a file's mode can keep the file.
+    let collect = |more: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["60", "setpriv", "--bounding-set", "-all", env!("CARGO_BIN_EXE_sidestep-nri"), "collect"]);
+        command.args(["--keep", "0", "--library"]).arg(store.path()).arg("--proc").arg(&proc).args(more);
+        let said = command.output().expect("timeout (coreutils)");
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(text.contains("/proc/1/maps: "), "{said:?}");
+        assert_eq!(store.versions().len(), 2);
+        said.status.code()
+    };
+    fs::write(&maps, "").expect("written");
+    fs::set_permissions(&maps, fs::Permissions::from_mode(0)).expect("changed");
+    assert_eq!((collect(&[]), collect(&["--if-possible"])), (Some(1), Some(0)));
+
+    fs::remove_file(&maps).expect("removed");
+    assert!(Command::new("mkfifo").arg(&maps).status().expect("mkfifo (coreutils)").success());
+    assert_eq!(collect(&["--if-possible"]), Some(0), "nothing is ever written into it");
+}

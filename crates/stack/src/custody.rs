@@ -23,6 +23,9 @@ use sidestep_broker::wire;
 use sidestep_device::Device;
 use std::time::Instant;
 
+/// Pause before a descriptor is sent again that the kernel did not take.
+const FEWER_IN_FLIGHT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
 /// The worker's ends of the sockets to the keeper and to its standby.
 pub struct Custody {
     socket: OwnedFd,
@@ -56,8 +59,12 @@ impl Custody {
                 Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) if self.keeper.has_ended() => {
                     return Err(Errno::PIPE);
                 }
+                // Too many descriptors of this user are in flight, and the socket may have room: only its end wakes early.
+                Err(Errno::TOOMANYREFS) => {
+                    poll(&mut [PollFd::new(socket, PollFlags::empty())], Some(&FEWER_IN_FLIGHT)).map(drop)?;
+                }
                 // The other end reads at once.
-                Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => {
+                Err(Errno::AGAIN | Errno::NOBUFS) => {
                     poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&look)).map(drop)?;
                 }
                 other => return other,

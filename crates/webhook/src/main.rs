@@ -16,7 +16,7 @@ use std::process::ExitCode;
 #[command(version, after_help = EXAMPLES)]
 struct Args {
     /// Where the API server reaches the webhook
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:9443")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:9443", value_parser = sidestep_http::address)]
     listen: SocketAddr,
     /// Directory with tls.crt and tls.key, as PEM; they are read again when they have changed
     #[arg(long, value_name = "DIR", default_value = "/etc/sidestep/webhook")]
@@ -40,7 +40,7 @@ struct Args {
     #[arg(long, conflicts_with = "namespace")]
     assume_library: bool,
     /// Serve /metrics, /healthz and /readyz at this address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = sidestep_http::address)]
     metrics: Option<SocketAddr>,
     /// How to log, on standard error; RUST_LOG says what
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]

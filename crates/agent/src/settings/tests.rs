@@ -29,6 +29,8 @@ fn options_decide_over_the_file() {
     let settings = of(&["--config", path, "--zone", "b"]).unwrap();
     assert!(matches!(&settings.source, SourceSettings::Directory(path) if path == Path::new("/d")));
     assert_eq!((settings.zone.as_deref(), settings.metrics), (Some("b"), None));
+    let settings = of(&["--config", path, "--metrics", "fd00::5:9464"]).unwrap();
+    assert_eq!(settings.metrics, Some("[fd00::5]:9464".parse().unwrap()), "as the chart names a node of IPv6");
     let settings = of(&["--config", path, "--kubeconfig", "/k"]).unwrap();
     assert!(matches!(settings.source, SourceSettings::Kubeconfig(_)));
 }

@@ -137,9 +137,10 @@ impl Conn {
         }
     }
 
-    /// After a flush: registers for a report when the socket takes more, if that is needed.
-    pub fn ask_for_room(&mut self, poller: &Poller, id: u64) -> io::Result<()> {
-        let ask = !self.outbox.is_empty();
+    /// After a flush: registers for a report when the socket takes more, if that is needed. A socket with room would report that
+    /// again and again while the kernel takes no descriptor.
+    pub fn ask_for_room(&mut self, poller: &Poller, id: u64, is_starved: bool) -> io::Result<()> {
+        let ask = !self.outbox.is_empty() && !is_starved;
         if ask != self.asks_for_room {
             poller.ask_for_room(&self.socket, id, ask)?;
             self.asks_for_room = ask;

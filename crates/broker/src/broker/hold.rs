@@ -159,8 +159,12 @@ impl Broker {
     }
 
     /// Hints again at connections that are held and still by ring: a member may have been on its way into a wait, or its doorbell
-    /// may not have been known.
+    /// may not have been known. And sends what the kernel did not take.
     pub fn sweep(&mut self) {
+        self.dirty.append(&mut self.starved);
+        if !self.any_hold {
+            return;
+        }
         let all: Vec<_> = self.links.values().flat_map(|l| l.slots().into_iter().map(|slot| (l.id, slot))).collect();
         for (link, slot) in all {
             if self.apply_hold(link, slot) && self.links.get(&link).is_some_and(|l| l.is_by_ring(slot)) {

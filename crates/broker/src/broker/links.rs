@@ -47,7 +47,7 @@ impl Broker {
             let entry = self.member_mut(member).and_then(|member| member.room.link(peer));
             permits.rooms.push(entry.ok_or(Reason::Memory)?);
         }
-        let id = self.next_link;
+        let id = free_number(self.next_link, |id| self.links.contains_key(&id)).ok_or(Reason::Memory)?;
         // In different domains the smaller size counts: a foreign domain must not decide how much memory and address space a
         // member uses. The stack is no stranger, and its rings must hold the window that the kernel has promised.
         let is_trusted = scopes[0] == scopes[1] || members.iter().any(|&id| self.is_stack(id));
@@ -55,7 +55,7 @@ impl Broker {
         let version = members.iter().filter_map(|id| self.conns.get(id)).map(|conn| conn.version).min();
         let about = (version.ok_or(Reason::PeerAbsent)?, ring_size);
         let link = Link::create(id, members, about, scopes, permits).map_err(reason_for)?;
-        self.next_link = self.next_link.wrapping_add(1).max(1);
+        self.next_link = id.wrapping_add(1).max(1);
         self.links.insert(id, link);
         for member in members {
             if let Some(member) = self.member_mut(member) {
@@ -368,9 +368,25 @@ fn peer_doorbell(ringing: Ringing) -> Msg {
     Msg { link, side: side as u32, place: place as u32, ..Msg::new(Kind::PeerDoorbell) }
 }
 
+/// The first number from `next` on that is not in use: numbers come again after 2^32 links, and a link may last as long. 0 is none.
+fn free_number(next: u32, is_used: impl Fn(u32) -> bool) -> Option<u32> {
+    (next..=u32::MAX).chain(1..next).find(|id| !is_used(*id))
+}
+
 pub(super) fn reason_for(error: Errno) -> Reason {
     match error {
         Errno::MFILE | Errno::NFILE => Reason::FdLimit,
         _ => Reason::Memory,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_in_use_is_not_given_again() {
+        let after = |next| free_number(next, |id| [1, 2, u32::MAX].contains(&id));
+        assert_eq!([1, 3, 7, u32::MAX].map(after), [Some(3), Some(3), Some(7), Some(3)]);
     }
 }

@@ -97,7 +97,7 @@ pub struct Broker {
     given: HashMap<Ticket, (u32, usize, usize)>,
     /// `detach --all` is in force.
     hold_all: bool,
-    /// Some connection is held, so [`Broker::sweep`] has work.
+    /// Some connection is held, so [`Broker::sweep`] looks at all.
     any_hold: bool,
     /// Counters of members that are gone.
     gone: (Totals, Reasons),
@@ -118,6 +118,8 @@ pub struct Broker {
     /// Members that asked for an answer once none of their requests is under way, and the number of their question.
     unsettled: BTreeMap<u64, u64>,
     dirty: BTreeSet<u64>,
+    /// Connections with a record whose descriptor the kernel does not take now: [`Broker::sweep`] tries again.
+    starved: BTreeSet<u64>,
     doomed: BTreeSet<u64>,
 }
 
@@ -158,6 +160,7 @@ impl Broker {
             status_asked: BTreeSet::new(),
             unsettled: BTreeMap::new(),
             dirty: BTreeSet::new(),
+            starved: BTreeSet::new(),
             doomed: BTreeSet::new(),
         }
     }
@@ -169,7 +172,7 @@ impl Broker {
 
     /// Whether [`Broker::sweep`] has something to do.
     pub fn needs_sweep(&self) -> bool {
-        self.any_hold
+        self.any_hold || !self.starved.is_empty()
     }
 
     /// Replaces the rules of who may share memory. Connections whose ends may not any more go back to the kernel.
@@ -227,9 +230,12 @@ impl Broker {
             conn.announce();
         }
         let is_over = flushed.broken || (conn.talk == Talk::Closing && conn.outbox.is_empty());
-        if is_over || conn.ask_for_room(&self.poller, id).is_err() {
+        if is_over || conn.ask_for_room(&self.poller, id, flushed.starved).is_err() {
             self.doomed.insert(id);
             return;
+        }
+        if flushed.starved {
+            self.starved.insert(id);
         }
         let unheard = conn.outbox.is_full() || conn.talk == Talk::Closing;
         if unheard != std::mem::replace(&mut conn.unheard, unheard) {

@@ -336,8 +336,8 @@ mod tests {
         let socket = listener.expect("bind").into();
         let netns = crate::raw::sock::netns_cookie(std::os::fd::AsFd::as_fd(&socket)).expect("cookie");
         let view = View { namespaces: namespaces.clone(), pod: None };
-        let namespace = view.of_socket(netns, &socket).expect("our own");
         let accounts = crate::quota::Accounts::new(&broker.budgets);
+        let namespace = view.of_socket(netns, &socket, &accounts.descriptors).expect("our own");
         for offer in 0..offers {
             let ip = [10, 0, (offer >> 24) as u8, (offer >> 16) as u8];
             let local = SocketAddr::from((ip, offer as u16)).into();

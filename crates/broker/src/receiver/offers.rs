@@ -74,7 +74,7 @@ impl Offers {
     }
 
     fn space_of(&self, facts: &SocketFacts, fd: &OwnedFd) -> Result<Arc<Namespace>, Reason> {
-        self.view.of_socket(facts.space.netns, fd).map_err(|why| match why {
+        self.view.of_socket(facts.space.netns, fd, &self.account).map_err(|why| match why {
             NoNamespace::OfAnotherUser => Reason::Namespace,
             NoNamespace::Closed => Reason::Unproven,
         })

@@ -13,13 +13,14 @@ pub struct Daemon {
     pub child: Child,
 }
 
-/// Without an idle limit, at an address of its own.
-fn command(more: &[&str]) -> (Command, Address) {
+/// Without an idle limit, at an address of its own. `by`: a program and arguments that execute the broker's.
+fn command(by: &[&str], more: &[&str]) -> (Command, Address) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let address = Address::Abstract(format!("sidestep-test-daemon-{}-{n}", std::process::id()));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sidestepd"));
-    command.args(["--address", &address.to_string(), "--idle-exit", "0"]).args(more);
+    let words = [by, &[env!("CARGO_BIN_EXE_sidestepd")]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).args(["--address", &address.to_string(), "--idle-exit", "0"]).args(more);
     (command, address)
 }
 
@@ -30,7 +31,12 @@ impl Daemon {
 
     /// With this limit of open files.
     pub fn limited(more: &[&str], files: Option<u64>) -> Daemon {
-        let (mut command, address) = command(more);
+        Daemon::limited_by(&[], more, files)
+    }
+
+    /// The same, executed by a program with arguments.
+    pub fn limited_by(by: &[&str], more: &[&str], files: Option<u64>) -> Daemon {
+        let (mut command, address) = command(by, more);
         command.args(["--ready-fd", "1"]);
         let limit = move || {
             use rustix::process::{Resource, Rlimit, setrlimit};
@@ -48,7 +54,7 @@ impl Daemon {
     /// A broker that writes its complaints to `log`. It cannot report readiness, since that would release its standard
     /// descriptors.
     pub fn logging(more: &[&str], log: std::fs::File) -> Daemon {
-        let (mut command, address) = command(more);
+        let (mut command, address) = command(&[], more);
         let child = command.stderr(log).spawn().expect("spawn");
         crate::common::wait_for("it listens", || address.connect().ok());
         Daemon { address, child }

@@ -9,6 +9,7 @@ mod processes;
 
 use crate::Failure;
 use crate::args::Bugreport;
+use crate::output;
 use archive::Archive;
 use gather::Gathered;
 use parts::Part;
@@ -25,7 +26,7 @@ pub fn bugreport(args: &Bugreport) -> Result<ExitCode, Failure> {
     let parts = parts::all(args);
     let name = format!("sidestep-bugreport-{}", seconds());
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
-    print!("{}", announcement(&parts));
+    output::print(announcement(&parts));
     if args.list {
         return Ok(ExitCode::SUCCESS);
     }
@@ -42,7 +43,8 @@ pub fn bugreport(args: &Bugreport) -> Result<ExitCode, Failure> {
     }
     archive.add("contents.txt", contents.as_bytes()).map_err(Failure::new)?;
     let output = archive.finish().map_err(Failure::new)?;
-    println!("\nWritten: {} (only its owner can read it). Look at it before you send it.", output.display());
+    let written = output.display();
+    output::line(format_args!("\nWritten: {written} (only its owner can read it). Look at it before you send it."));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,6 +9,7 @@ mod users;
 
 use crate::Failure;
 use crate::args::Doctor;
+use crate::output;
 use crate::table::Table;
 use serde::Serialize;
 use std::path::Path;
@@ -70,9 +71,9 @@ pub fn doctor(args: &Doctor) -> Result<ExitCode, Failure> {
     let ok = machine.iter().chain(program.iter().flatten()).all(|check| check.verdict == Verdict::Ok);
     let report = Report { ok, machine, program };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?);
+        output::line(serde_json::to_string_pretty(&report).map_err(Failure::new)?);
     } else {
-        print!("{}", text(&report, args.binary.as_deref().map(|name| name.to_string_lossy())));
+        output::print(text(&report, args.binary.as_deref().map(|name| name.to_string_lossy())));
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

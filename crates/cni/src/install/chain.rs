@@ -59,14 +59,16 @@ pub fn plugin(socket: &Path, timeout: u64) -> Value {
     json!({ "type": TYPE, "agentSocket": socket, "timeoutSeconds": timeout })
 }
 
-/// The list with our plugin at its end. None: it has it, as it should be.
+/// The list with our plugin at its end. None: it has it, as it should be: behind another one, whose result our plugin needs.
 pub fn appended(list: &str, ours: &Value) -> Result<Option<String>, ConfigurationError> {
     let kinds = kinds(list)?;
     if kinds.is_empty() || kinds.iter().all(|(_, kind)| kind == TYPE) {
         return Err(ConfigurationError::Empty);
     }
     let mine: Vec<_> = kinds.iter().filter(|(_, kind)| kind == TYPE).collect();
-    if let [(only, _)] = mine[..] {
+    if kinds[0].1 != TYPE
+        && let [(only, _)] = mine[..]
+    {
         let found: Value = serde_json::from_str(&list[only.clone()])?;
         if found == *ours {
             return Ok(None);
@@ -173,6 +175,8 @@ mod tests {
         let moved = r#"{"plugins":[{"type":"sidestep-cni"}, {"type":"ptp"}, {"type":"sidestep-cni"}]}"#;
         assert_eq!(removed(moved).unwrap().as_deref(), Some(r#"{"plugins":[{"type":"ptp"}]}"#));
         assert_eq!(types(&appended(moved, &ours()).unwrap().unwrap()), ["ptp", TYPE]);
+        let first = format!(r#"{{"plugins":[{}, {{"type":"ptp"}}]}}"#, ours());
+        assert_eq!(types(&appended(&first, &ours()).unwrap().unwrap()), ["ptp", TYPE], "nothing is before it");
         assert_eq!(removed(r#"{"plugins":[{"type":"sidestep-cni"}]}"#).unwrap().as_deref(), Some(r#"{"plugins":[]}"#));
     }
 

@@ -37,7 +37,8 @@ pub struct Appended {
     pub passed_over: Vec<String>,
 }
 
-/// Appends our plugin to the first configuration that can be read. Runtimes pass over the others, too, or start no pods.
+/// Appends our plugin to the first configuration. Files that are none are passed over, as runtimes do, or they start no pods. A link that
+/// leads nowhere here is an error: it may lead the runtime to a configuration without our plugin.
 pub fn append(directory: &Path, ours: &Value) -> Result<Appended, InstallError> {
     let mut passed_over = Vec::new();
     for path in configurations(directory)? {
@@ -82,7 +83,7 @@ pub fn remove(directory: &Path) -> Result<Vec<PathBuf>, InstallError> {
     for original in files(directory)?.into_iter().filter(|path| has_ending(path, ORIGINAL)) {
         changed.push(restore(&original)?);
     }
-    for path in configurations(directory)?.into_iter().filter(|path| is_list(path)) {
+    for path in configurations(directory)?.into_iter().filter(|path| is_list(path) && path.is_file()) {
         // What cannot be read is not ours.
         if let Ok(Some(clean)) = chain::removed(&file::read(&path)?) {
             file::replace(&path, &path, &clean)?;
@@ -104,10 +105,12 @@ fn restore(original: &Path) -> Result<PathBuf, InstallError> {
     Ok(path)
 }
 
-/// In the order in which runtimes read them.
+/// In the order in which runtimes read them. Also links that lead nowhere here: an absolute one leads somewhere for the runtime of a
+/// host, whose directory a container sees elsewhere.
 fn configurations(directory: &Path) -> Result<Vec<PathBuf>, InstallError> {
-    let all = files(directory)?.into_iter();
-    Ok(all.filter(|path| ENDINGS.iter().any(|ending| has_ending(path, ending))).filter(|path| path.is_file()).collect())
+    let is_read = |path: &PathBuf| ENDINGS.iter().any(|ending| has_ending(path, ending));
+    let all = files(directory)?.into_iter().filter(is_read);
+    Ok(all.filter(|path| path.is_file() || path.is_symlink()).collect())
 }
 
 /// A directory that is not there has none.

@@ -16,7 +16,7 @@ const MODE: u32 = 0o600;
 /// The text of a regular file, also through links.
 pub fn read(path: &Path) -> Result<String, InstallError> {
     let cannot = |source| InstallError::Read(path.into(), source);
-    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+    if !std::fs::metadata(path).map_err(|source| cannot(of_link(path, source)))?.is_file() {
         return Err(cannot(io::Error::other("not a regular file")));
     }
     let mut text = String::new();
@@ -25,6 +25,13 @@ pub fn read(path: &Path) -> Result<String, InstallError> {
         return Err(cannot(io::ErrorKind::FileTooLarge.into()));
     }
     Ok(text)
+}
+
+/// The error, and for a link what it leads to.
+fn of_link(path: &Path, source: io::Error) -> io::Error {
+    let Ok(target) = std::fs::read_link(path) else { return source };
+    let target = target.display();
+    io::Error::new(source.kind(), format!("{source}: it is a link to {target}, make it a relative one or a file"))
 }
 
 /// Writes the file with the owner and the permissions of the file `like`, which may be itself. A link stays a link.

@@ -21,7 +21,7 @@ spec:
         # Versions that pods still have stay until those pods end.
         - name: library-collect
           {{- include "sidestep.container" . | nindent 10 }}
-          command: [/usr/bin/sidestep-nri, collect, --library=/host/library, --all]
+          command: [/usr/bin/sidestep-nri, collect, --library=/host/library, --all, --if-possible]
           securityContext: {{- include "sidestep.rights" (list "SYS_PTRACE") | nindent 12 }}
           volumeMounts:
             - {name: library, mountPath: /host/library}
