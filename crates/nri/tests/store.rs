@@ -341,7 +341,7 @@ fn a_collection_that_is_not_possible_keeps_everything_and_may_succeed() {
         said.status.code()
     };
     fs::write(&maps, "").expect("written");
-    fs::set_permissions(&maps, fs::Permissions::from_mode(0)).expect("changed");
+    fs::set_permissions(&maps, fs::Permissions::from_mode(0o000)).expect("changed");
     assert_eq!((collect(&[]), collect(&["--if-possible"])), (Some(1), Some(0)));
 
     fs::remove_file(&maps).expect("removed");
