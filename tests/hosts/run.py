@@ -29,6 +29,7 @@ from hosts import (  # noqa: F401 - they list their cases
     long,
     mesh,
     renewed,
+    stalls,
     switches,
     takes,
     told,

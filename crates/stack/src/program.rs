@@ -206,6 +206,11 @@ impl Program {
         if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::LeftRings) }
     }
 
+    /// The program tells the stack when it has read enough. Space from before the wish is not announced: the caller looks once more.
+    pub fn wish_space(&self) {
+        space::wish(self.link.outgoing(self.slot).writer);
+    }
+
     /// The positions of both directions: of the program's first byte that is not released, and after the last one that it can read.
     pub fn positions(&self) -> (u64, u64) {
         (self.rx.pos(), self.tx.pos())
