@@ -1,9 +1,9 @@
 //! Routes and neighbours.
 
-use crate::wire::{HERE, THERE, Wire, until};
-use sidestep_device::path::{Freshness, NoPath, Path, refresh, resolve};
+use crate::wire::{HERE, THERE, Wire, flow, until};
+use sidestep_device::path::{Flow, Freshness, NoPath, Path, refresh, resolve};
 use sidestep_device::watch::{Change, Watch};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 const V4: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 const V6: [&str; 2] = ["fd00::1", "fd00::2"];
@@ -13,13 +13,21 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn find(wire: &Wire, ends: [&str; 2]) -> Result<Path, NoPath> {
-    wire.here.run(|| resolve(ip(ends[0]), ip(ends[1])))
+    wire.here.run(|| resolve(&between(ends)))
+}
+
+fn between(ends: [&str; 2]) -> Flow {
+    flow(ip(ends[0]), ip(ends[1]))
+}
+
+fn found(wire: &Wire, ends: [&str; 2]) -> Path {
+    found_for(wire, &between(ends))
 }
 
 /// Asks again as long as the neighbour is unknown.
-fn found(wire: &Wire, ends: [&str; 2]) -> Path {
+fn found_for(wire: &Wire, flow: &Flow) -> Path {
     let mut path = None;
-    until("the neighbour does not answer", || match find(wire, ends) {
+    until("the neighbour does not answer", || match wire.here.run(|| resolve(flow)) {
         Ok(found) => {
             path = Some(found);
             true
@@ -45,7 +53,7 @@ fn a_neighbour_is_asked_for_and_found() {
         let path = find(&wire, ends).unwrap();
         assert_eq!(path, Path { neighbour: path.neighbour, ..expected(&wire, ends) });
     }
-    let mapped = wire.here.run(|| resolve(ip("::ffff:10.0.0.1"), ip("::ffff:10.0.0.2"))).unwrap();
+    let mapped = find(&wire, ["::ffff:10.0.0.1", "::ffff:10.0.0.2"]).unwrap();
     assert_eq!(mapped.remote, ip("10.0.0.2"));
 }
 
@@ -136,6 +144,36 @@ fn rules_about_the_local_address_decide() {
     }
 }
 
+/// Two routers, and rules by which connections to the same address take either.
+#[test]
+fn rules_about_ports_the_user_and_the_class_decide() {
+    let wire = Wire::new();
+    wire.there.ip("addr add 10.0.0.3/24 dev eth0");
+    wire.there.ip("-6 addr add fd00::3/64 dev eth0 nodad");
+    for (family, local, net, remote, routers) in [
+        ("-4", "10.0.0.1", "192.0.2.0/24", "192.0.2.9", ["10.0.0.2", "10.0.0.3"]),
+        ("-6", "fd00::1", "2001:db8::/32", "2001:db8::9", ["fd00::2", "fd00::3"]),
+    ] {
+        let [usual, other] = routers.map(ip);
+        wire.here.ip(&format!("{family} route add {net} via {usual}"));
+        wire.here.ip(&format!("{family} route add {net} via {other} table 77"));
+        let plain = between([local, remote]);
+        let by_class = if family == "-4" { other } else { usual };
+        for (rule, flow, router) in [
+            ("dport 443 ipproto tcp", Flow { remote: SocketAddr::new(ip(remote), 443), ..plain }, other),
+            ("sport 80 ipproto tcp", Flow { local: SocketAddr::new(ip(local), 80), ..plain }, other),
+            ("dport 443 ipproto udp", Flow { remote: SocketAddr::new(ip(remote), 443), ..plain }, usual),
+            ("uidrange 1000-1000", Flow { user: 1000, ..plain }, other),
+            ("tos 0x10", Flow { traffic_class: 0x10, ..plain }, by_class),
+        ] {
+            wire.here.ip(&format!("{family} rule add {rule} lookup 77"));
+            assert_eq!(found_for(&wire, &flow).next_hop, router, "{rule}");
+            assert_eq!(found_for(&wire, &plain).next_hop, usual, "{rule}");
+            wire.here.ip(&format!("{family} rule del {rule} lookup 77"));
+        }
+    }
+}
+
 /// Packets of the two ends of one connection leave by two devices, though both pods are on this host.
 #[test]
 fn rules_about_where_a_packet_came_in_decide() {
@@ -146,7 +184,7 @@ fn rules_about_where_a_packet_came_in_decide() {
         for (device, (local, remote)) in DEVICES.into_iter().zip([(client, server), (server, client)]) {
             let mut path = None;
             until("the router does not answer", || {
-                path = hairpin.host.run(|| resolve(local, remote)).ok();
+                path = hairpin.host.run(|| resolve(&flow(local, remote))).ok();
                 path.is_some()
             });
             let index = hairpin.host.run(|| sidestep_device::probe(device).expect("the device").index);
