@@ -1,6 +1,6 @@
 //! Which way a connection's packets take: device, next hop, link addresses, MTU.
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP};
+use netlink_packet_core::NLM_F_CREATE;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
@@ -278,19 +278,28 @@ fn neighbour(device: u32, ip: IpAddr) -> io::Result<Option<(Mac, Freshness)>> {
     Ok(entry(device, ip)?.as_ref().and_then(usable))
 }
 
+/// One entry only: a list of all would take long on a host with many neighbours, and the caller may serve all connections.
 fn entry(device: u32, ip: IpAddr) -> io::Result<Option<NeighbourMessage>> {
-    let mut message = NeighbourMessage::default();
-    (message.header.family, message.header.ifindex) = (family(ip), device);
-    message.attributes = vec![NeighbourAttribute::IfIndex(device)];
-    let found = request(RouteNetlinkMessage::GetNeighbour(message), NLM_F_DUMP)?;
+    let found = match request(RouteNetlinkMessage::GetNeighbour(about(device, ip)), 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+        found => found?,
+    };
     Ok(found.into_iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewNeighbour(entry) if is_about(&entry, device, ip) => Some(entry),
+        RouteNetlinkMessage::NewNeighbour(entry) => Some(entry),
         _ => None,
     }))
 }
 
-fn is_about(entry: &NeighbourMessage, device: u32, ip: IpAddr) -> bool {
-    entry.header.ifindex == device && neighbour_address(entry) == Some(ip)
+/// A request about this neighbour.
+fn about(device: u32, ip: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    (message.header.family, message.header.ifindex) = (family(ip), device);
+    let destination = match ip {
+        IpAddr::V4(ip) => NeighbourAddress::Inet(ip),
+        IpAddr::V6(ip) => NeighbourAddress::Inet6(ip),
+    };
+    message.attributes = vec![NeighbourAttribute::Destination(destination)];
+    message
 }
 
 pub(crate) fn neighbour_address(entry: &NeighbourMessage) -> Option<IpAddr> {
@@ -317,14 +326,8 @@ pub(crate) fn usable(entry: &NeighbourMessage) -> Option<(Mac, Freshness)> {
 
 /// Marks the neighbour as used. The kernel asks it if its link address is unknown or stale.
 fn ask(device: u32, ip: IpAddr) -> io::Result<()> {
-    let mut message = NeighbourMessage::default();
-    (message.header.family, message.header.ifindex) = (family(ip), device);
+    let mut message = about(device, ip);
     message.header.flags = NeighbourFlags::Use;
-    let destination = match ip {
-        IpAddr::V4(ip) => NeighbourAddress::Inet(ip),
-        IpAddr::V6(ip) => NeighbourAddress::Inet6(ip),
-    };
-    message.attributes = vec![NeighbourAttribute::Destination(destination)];
     request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE).map(drop)
 }
 

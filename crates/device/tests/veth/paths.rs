@@ -4,6 +4,7 @@ use crate::wire::{HERE, THERE, Wire, flow, until};
 use sidestep_device::path::{Flow, Freshness, NoPath, Path, refresh, resolve};
 use sidestep_device::watch::{Change, Watch};
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 const V4: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 const V6: [&str; 2] = ["fd00::1", "fd00::2"];
@@ -228,6 +229,41 @@ fn an_entry_that_the_administrator_has_set_stays_after_a_refresh() {
     }
 }
 
+/// The worker refreshes neighbours on the thread that serves all connections.
+#[test]
+fn the_number_of_neighbours_does_not_matter_for_a_refresh() {
+    let wire = Wire::new();
+    let paths = [V4, V6].map(|ends| found(&wire, ends));
+    let few = shortest(&wire, &paths);
+    let entry = "lladdr 02:00:00:00:00:99 dev eth0 nud permanent";
+    let v4 = (0..2000).map(|n| format!("neigh add 10.7.{}.{} {entry}\n", n / 250, n % 250));
+    let v6 = (0..2000).map(|n| format!("neigh add fd00::7:{n:x} {entry}\n"));
+    in_batch(&wire, v4.chain(v6));
+    let many = shortest(&wire, &paths);
+    assert!(many < 10 * few, "500 refreshes take {many:?}; with two neighbours {few:?}");
+    assert!([V4, V6].iter().zip(paths).all(|(ends, path)| find(&wire, *ends).unwrap().destination == path.destination));
+    for absent in [["10.0.0.1", "10.0.0.77"], ["fd00::1", "fd00::77"]] {
+        assert!(matches!(find(&wire, absent), Err(NoPath::Unresolved(_))));
+    }
+}
+
+/// Of three times that 500 refreshes take: the machine may be busy.
+fn shortest(wire: &Wire, paths: &[Path]) -> Duration {
+    let measured = || {
+        let began = Instant::now();
+        (0..500).for_each(|n| refresh(&paths[n % paths.len()]).unwrap());
+        began.elapsed()
+    };
+    wire.here.run(|| (0..3).map(|_| measured()).min()).unwrap()
+}
+
+fn in_batch(wire: &Wire, commands: impl Iterator<Item = String>) {
+    let file = std::env::temp_dir().join(format!("{}-batch", wire.here.name()));
+    std::fs::write(&file, commands.collect::<String>()).unwrap();
+    wire.here.ip(&format!("-batch {}", file.display()));
+    std::fs::remove_file(&file).unwrap();
+}
+
 /// Changes until one concerns the path.
 fn concerning(watch: &mut Watch, path: &Path) -> Change {
     let mut found = None;
@@ -297,12 +333,7 @@ fn more_changes_than_are_kept_are_reported_as_an_overrun() {
     let wire = Wire::new();
     let path = found(&wire, V4);
     let mut watch = wire.here.run(|| Watch::open().unwrap());
-    let batch: String =
-        (0..4000).map(|n| format!("route add 10.{}.{}.0/24 dev eth0\n", 100 + n / 250, n % 250)).collect();
-    let file = std::env::temp_dir().join(format!("{}-routes", wire.here.name()));
-    std::fs::write(&file, batch).unwrap();
-    wire.here.ip(&format!("-batch {}", file.display()));
-    std::fs::remove_file(&file).unwrap();
+    in_batch(&wire, (0..4000).map(|n| format!("route add 10.{}.{}.0/24 dev eth0\n", 100 + n / 250, n % 250)));
     until("no overrun", || {
         watch.changes().unwrap().iter().any(|change| *change == Change::Overrun && change.concerns(&path))
     });
