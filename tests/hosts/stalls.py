@@ -1,8 +1,12 @@
-"""What must not hold a connection up."""
+"""What must not hold a connection up, nor send it back."""
+
+import os
+import signal
+import time
 
 from hosts.cases import exchanged, must_have_taken
 from hosts.mesh import carried
-from hosts.registry import case
+from hosts.registry import SLOW, case
 from testkit.failure import Failure
 from testkit.wait import until
 
@@ -25,3 +29,33 @@ def a_program_that_reads_again(hosts, seed):
     if hosts.said["stall"] > STALL:
         raise Failure(f"the program has waited {hosts.said['stall']:.2f} s for bytes that the peer had")
     must_have_taken(hosts.client, 1)
+
+
+CONNECTIONS, LEAST = 300, 150  # of these the stack must carry so many before its worker stands still
+STILL = 0.5  # seconds: more than the stack's retransmission timers
+LOST = 15  # connections that may go back for a loss nevertheless: the machine may be busy
+
+
+@case(part=SLOW)
+def a_worker_that_stands_still(hosts, seed):
+    """Acknowledgements that have come meanwhile are heard before timers are looked at."""
+    hosts.server.start_stack()
+    losses = []
+
+    def count():
+        losses.append(hosts.server.status()["reasons"].get("loss", 0))
+
+    def stand_still():
+        until(lambda: carried(hosts.server, "stack") >= LEAST, f"{LEAST} connections by the stack", 60)
+        worker = hosts.server.worker()
+        count()
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(STILL)
+        os.kill(worker, signal.SIGCONT)
+
+    exchanged(hosts, "--connections", CONNECTIONS, "--rounds", "200", "--pause", "20", "--sizes", "100,1000", "--seed", seed,
+              meanwhile=stand_still)
+    count()
+    if losses[1] - losses[0] > LOST:
+        raise Failure(f"{losses[1] - losses[0]} connections have gone back for a loss although nothing was lost")
+    must_have_taken(hosts.server, LEAST)
