@@ -1,10 +1,10 @@
-"""What must not hold a connection up, nor send it back."""
+"""What must not hold connections up, nor send them back."""
 
 import os
 import signal
 import time
 
-from hosts.cases import exchanged, must_have_taken
+from hosts.cases import exchanged, must_have_counted, must_have_taken
 from hosts.mesh import carried
 from hosts.registry import SLOW, case
 from testkit.failure import Failure
@@ -59,3 +59,21 @@ def a_worker_that_stands_still(hosts, seed):
     if losses[1] - losses[0] > LOST:
         raise Failure(f"{losses[1] - losses[0]} connections have gone back for a loss although nothing was lost")
     must_have_taken(hosts.server, LEAST)
+
+
+DESCRIPTORS = 300  # of each process of the stack, for as many connections
+FEW = 4
+
+
+@case(part=SLOW)
+def a_stack_with_few_descriptors(hosts, seed):
+    """It leaves connections to the kernel for which it has no room. Later ones of another program are carried, and it is woken."""
+    hosts.server.start_stack(under=("prlimit", f"--nofile={DESCRIPTORS}"))
+    exchanged(hosts, "--connections", DESCRIPTORS, "--rounds", "100", "--pause", "20", "--sizes", "100", "--seed", seed)
+    must_have_counted(hosts.server, "fd-limit")
+    before = hosts.server.status()["stack"]["upgraded"]
+    exchanged(hosts, "--connections", FEW, "--rounds", "1500", "--pause", "1", "--seed", seed)
+    taken = hosts.server.status()["stack"]["upgraded"] - before
+    if taken < FEW:
+        raise Failure(f"the stack has taken {taken} connections of the second program; it must take {FEW}")
+    hosts.server.stop_stack()

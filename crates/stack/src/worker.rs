@@ -19,6 +19,7 @@ use crate::ledger::Ledger;
 use crate::link::Served;
 use crate::process::Process;
 use crate::record::{Record, Stage};
+use crate::room;
 use crate::stage::Entry;
 use crate::subject::{Subject, Terms};
 use crate::timers::{Timers, now};
@@ -116,6 +117,10 @@ pub struct Worker {
     /// Records that no connection uses.
     free: Vec<u32>,
     links: HashMap<u32, Served>,
+    /// Sockets of programs that this process has room for.
+    room: usize,
+    /// Sockets that executors look at, before the broker is told anything of them.
+    examining: usize,
     /// Connections that the broker has been told the stack carries, by the number of its question.
     wanted: HashMap<u64, Subject>,
     /// By the number of their record.
@@ -141,6 +146,8 @@ impl Worker {
         let is_free = |number: &u32| Record::new(ledger.clone(), *number).stage() == Stage::Free;
         Ok(Worker {
             terms: Arc::new(terms(&devices, &settings)),
+            room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()),
+            examining: 0,
             devices,
             settings,
             control,
