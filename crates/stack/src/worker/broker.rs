@@ -18,6 +18,9 @@ use sidestep_broker::wire::Incoming;
 use sidestep_error::chain;
 use sidestep_ring::page;
 
+/// A bit of the numbers of questions in slots, in which 0 means none.
+const NOT_ZERO: u32 = 1 << 31;
+
 impl Worker {
     pub(super) fn hear_broker(&mut self) -> Result<bool, Error> {
         let mut has_heard = false;
@@ -148,12 +151,14 @@ impl Worker {
                 return Ok(());
             }
         };
-        self.custody.hold(number, place, subject.domain, subject.socket.as_fd()).map_err(Error::KeeperGone)?;
+        let question = msg.offer as u32 | NOT_ZERO;
+        let socket = subject.socket.as_fd();
+        self.custody.hold(number, question, place, subject.domain, socket).map_err(Error::KeeperGone)?;
         let record = Record::new(self.ledger.clone(), number);
         record.assign(&Ends { local: subject.local, remote: subject.remote });
         served.set_conn(slot, Some(number));
-        let program = Program::new(served.link.clone(), slot);
-        program.set_socket_held(true);
+        let mut program = Program::new(served.link.clone(), slot);
+        program.hold_socket(question);
         self.conns[number as usize] = Some(Entry::Here(Conn::new(subject, place, program, record)));
         self.due.insert(number);
         Ok(())
