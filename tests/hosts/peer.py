@@ -3,10 +3,10 @@
 
   peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE] [--times N]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
-              [--sizes N,N,...] [--congestion NAME] [--keepalive SECONDS [--rest SECONDS | --gone]]
+              [--unread BYTES] [--sizes N,N,...] [--congestion NAME] [--keepalive SECONDS [--rest SECONDS | --gone]]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
-all connections together took, and that the `slowest` exchange of each took.
+all connections together took, that the `slowest` exchange of each took, and that `--unread` waited for bytes at most (`stall`).
 """
 
 import argparse
@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 
+SILENCE = 2  # seconds: the kernel's second to last probe of a closed window has passed, and the next one is far
 SIZES = [1, 7, 100, 128, 1000, 1447, 1448, 1449, 4000, 9000]
 
 
@@ -73,6 +74,7 @@ class Client:
         self.bytes = 0
         self.seconds = 0
         self.slowest = {}
+        self.stall = 0
         self.wrong = []
         self.lock = threading.Lock()
 
@@ -98,6 +100,8 @@ class Client:
                     self.exchange(connection, chosen.randbytes(40000 // self.args.times), f"{number}.bulk{number_of_bulk}")
                 if self.args.burst:
                     self.burst(connection, chosen.randbytes(self.args.burst), f"{number}.burst")
+                if self.args.unread:
+                    self.unread(connection, chosen.randbytes(self.args.unread), f"{number}.unread")
                 if connection.getpeername()[:2] != (self.args.address, self.args.port):
                     raise ValueError(f"the peer is {connection.getpeername()} by now")
         except (OSError, ValueError) as error:
@@ -148,14 +152,24 @@ class Client:
         self.read_back(connection, sent, where)
         sender.join()
 
+    def unread(self, connection, sent, where):
+        """Reads nothing of the answer until no more of it can come."""
+        connection.sendall(sent)
+        print("reads nothing", flush=True)
+        time.sleep(SILENCE)
+        self.stall = self.read_back(connection, sent * self.args.times, where)
+
     def exchange(self, connection, sent, where):
         connection.sendall(sent)
         self.read_back(connection, sent * self.args.times, where)
 
     def read_back(self, connection, sent, where):
-        got = b""
+        """Returns the seconds of the longest wait for bytes."""
+        got, longest = b"", 0
         while len(got) < len(sent):
+            began = time.monotonic()
             part = connection.recv(65536)
+            longest = max(longest, time.monotonic() - began)
             if not part:
                 raise ValueError(f"{where}: the stream ended after {len(got)} of {len(sent)} bytes")
             got += part
@@ -163,6 +177,7 @@ class Client:
             raise ValueError(f"{where}: other bytes came back")
         with self.lock:
             self.bytes += len(got)
+        return longest
 
     def run(self):
         threads = [threading.Thread(target=self.lives, args=(number,)) for number in range(self.args.connections)]
@@ -170,7 +185,8 @@ class Client:
             thread.start()
         for thread in threads:
             thread.join()
-        print(json.dumps({"bytes": self.bytes, "wrong": self.wrong, "seconds": self.seconds, "slowest": [*self.slowest.values()]}))
+        print(json.dumps({"bytes": self.bytes, "wrong": self.wrong, "seconds": self.seconds, "slowest": [*self.slowest.values()],
+                          "stall": self.stall}))
 
 
 def main():
@@ -183,6 +199,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sizes", type=lambda text: [*map(int, text.split(","))], default=SIZES, help="of messages, in bytes")
     parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")
+    parser.add_argument("--unread", type=int, default=0, help="then a message of so many bytes, whose answer is read two seconds later")
     parser.add_argument("--bulk", type=int, default=0, help="then so many messages, each with an answer of 40,000 bytes")
     parser.add_argument("--times", type=int, default=1, help="how many times an answer has what was sent")
     parser.add_argument("--option", type=lambda text: tuple(map(int, text.replace("=", ".").split("."))),

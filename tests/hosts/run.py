@@ -32,6 +32,7 @@ from hosts import (  # noqa: F401 - they list their cases
     mesh,
     peers,
     renewed,
+    stalls,
     switches,
     takes,
     told,

@@ -61,16 +61,14 @@ class Host:
     def status(self):
         return json.loads(self.command("status", "--json"))
 
-    def start_stack(self, *options, device=None, confined=False, without_tun=False):
-        """`without_tun`: it cannot divert frames to a device of its own, and so uses generic XDP."""
+    def start_stack(self, *options, device=None, confined=False, under=()):
+        """`under`: a command that starts the stack."""
         ready = self.bed.directory / f"{self.name}.ready"
         ready.unlink(missing_ok=True)
         words = [self.bed.stack_program, "--device", device or self.device, "--ready-file", ready, "--verbose"]
         if confined:
             words = ["setpriv", "--bounding-set", "-all," + ",".join(f"+{name}" for name in capabilities()), *words]
-        if without_tun:
-            words = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/null /dev/net/tun && exec "$@"', "sh", *words]
-        self.stack = self.process("stack", [*words, *options])
+        self.stack = self.process("stack", [*under, *words, *options])
         until(ready.exists, "the stack to serve", 20, self.stack.must_run)
 
     def stop_stack(self):

@@ -179,7 +179,8 @@ pub struct Slot {
     /// 1: the program needs the kernel's socket. The stack gives the connection back. 2: the stack also gives the slot back, and
     /// closes its copy of the socket.
     pub wanted: AtomicU32,
-    /// 1: the stack has a copy of the socket, so that the program's close is not the last one.
+    /// Not 0: the stack has a copy of the socket, so that the program's close is not the last one. The number tells the slot's connections
+    /// apart: a process of the stack may be late to say that it has closed an earlier one's.
     pub socket_held: AtomicU32,
     /// For the program: this and the kernel's count of written bytes, which begins anew when a connection is given back, make the
     /// number of bytes that the program has given to the kernel. The sum may wrap.

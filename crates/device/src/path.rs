@@ -1,6 +1,6 @@
 //! Which way a connection's packets take: device, next hop, link addresses, MTU.
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP};
+use netlink_packet_core::NLM_F_CREATE;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
@@ -9,10 +9,23 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, Ro
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use sidestep_netlink::request;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A link-layer address of Ethernet.
 pub type Mac = [u8; 6];
+
+/// A TCP connection, with what rules may choose its route by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The local end. Its address is one of this network namespace, or of one that it routes for.
+    pub local: SocketAddr,
+    /// The remote end.
+    pub remote: SocketAddr,
+    /// Whose socket it is. Rules about users apply to sockets of this network namespace only.
+    pub user: u32,
+    /// TOS or traffic class of its packets.
+    pub traffic_class: u8,
+}
 
 /// The way from a local to a remote address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +94,15 @@ pub enum NoPath {
     },
 }
 
-/// Finds the way from `local`, of this network namespace or of one that it routes for, to `remote`. Asks for an unknown neighbour.
+/// Finds the way of the connection's packets. Asks for an unknown neighbour.
 ///
 /// # Errors
 ///
 /// The reasons of [`NoPath`].
-pub fn resolve(local: IpAddr, remote: IpAddr) -> Result<Path, NoPath> {
-    let (local, remote) = (local.to_canonical(), remote.to_canonical());
+pub fn resolve(flow: &Flow) -> Result<Path, NoPath> {
+    let (local, remote) = flow.addresses();
     let kernel = |source| NoPath::Kernel { remote, source };
-    let route = route(local, remote)?;
+    let route = route(flow)?;
     let link = link(route.device).map_err(kernel)?.ok_or(NoPath::NotEthernet(route.device))?;
     let found = neighbour(route.device, route.next_hop).map_err(kernel)?;
     let Some((destination, neighbour)) = found else {
@@ -134,24 +147,48 @@ struct Route {
     is_own: bool,
 }
 
+impl Flow {
+    /// The local address and the remote one.
+    fn addresses(&self) -> (IpAddr, IpAddr) {
+        (self.local.ip().to_canonical(), self.remote.ip().to_canonical())
+    }
+
+    /// The kernel's route for packets with this traffic class. `origin`: whose they are, or where they came in.
+    fn find_route(&self, traffic_class: u8, origin: RouteAttribute) -> io::Result<RouteMessage> {
+        let (local, remote) = self.addresses();
+        let attributes = vec![
+            RouteAttribute::Destination(address(remote)),
+            RouteAttribute::Source(address(local)),
+            RouteAttribute::IpProto(libc::IPPROTO_TCP as u8),
+            RouteAttribute::Sport(self.local.port()),
+            RouteAttribute::Dport(self.remote.port()),
+            origin,
+        ];
+        find_route(remote, traffic_class, attributes)
+    }
+}
+
 /// A local address of another network namespace (a pod's) is routed as a packet that came in from there.
-fn route(local: IpAddr, remote: IpAddr) -> Result<Route, NoPath> {
+fn route(flow: &Flow) -> Result<Route, NoPath> {
+    let (local, remote) = flow.addresses();
     let no_route = |source| NoPath::NoRoute { remote, source };
-    let from = |device| {
-        let mut attributes = vec![RouteAttribute::Destination(address(remote)), RouteAttribute::Source(address(local))];
-        attributes.extend(Option::map(device, RouteAttribute::Iif));
-        find_route(remote, attributes)
-    };
-    let back = find_route(local, vec![RouteAttribute::Destination(address(local))]).map_err(no_route)?;
+    let back = find_route(local, 0, vec![RouteAttribute::Destination(address(local))]).map_err(no_route)?;
     let is_own = back.header.kind == RouteType::Local;
-    let found = if is_own { from(None) } else { from(Some(read_route(local, &back)?.device)) };
+    let found = if is_own {
+        // For a TCP socket's own packets over IPv6 Linux does not look at their class (inet6_csk_route_socket).
+        let class = if remote.is_ipv4() { flow.traffic_class } else { 0 };
+        flow.find_route(class, RouteAttribute::Uid(flow.user))
+    } else {
+        flow.find_route(flow.traffic_class, RouteAttribute::Iif(read_route(local, &back)?.device))
+    };
     Ok(Route { is_own, ..read_route(remote, &found.map_err(no_route)?)? })
 }
 
-fn find_route(to: IpAddr, attributes: Vec<RouteAttribute>) -> io::Result<RouteMessage> {
+fn find_route(to: IpAddr, traffic_class: u8, attributes: Vec<RouteAttribute>) -> io::Result<RouteMessage> {
     let mut message = RouteMessage::default();
     let bits = if to.is_ipv4() { 32 } else { 128 };
     message.header.address_family = family(to);
+    message.header.tos = traffic_class;
     message.header.destination_prefix_length = bits;
     let has_source = attributes.iter().any(|attribute| matches!(attribute, RouteAttribute::Source(_)));
     message.header.source_prefix_length = if has_source { bits } else { 0 };
@@ -241,19 +278,28 @@ fn neighbour(device: u32, ip: IpAddr) -> io::Result<Option<(Mac, Freshness)>> {
     Ok(entry(device, ip)?.as_ref().and_then(usable))
 }
 
+/// One entry only: a list of all would take long on a host with many neighbours, and the caller may serve all connections.
 fn entry(device: u32, ip: IpAddr) -> io::Result<Option<NeighbourMessage>> {
-    let mut message = NeighbourMessage::default();
-    (message.header.family, message.header.ifindex) = (family(ip), device);
-    message.attributes = vec![NeighbourAttribute::IfIndex(device)];
-    let found = request(RouteNetlinkMessage::GetNeighbour(message), NLM_F_DUMP)?;
+    let found = match request(RouteNetlinkMessage::GetNeighbour(about(device, ip)), 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+        found => found?,
+    };
     Ok(found.into_iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewNeighbour(entry) if is_about(&entry, device, ip) => Some(entry),
+        RouteNetlinkMessage::NewNeighbour(entry) => Some(entry),
         _ => None,
     }))
 }
 
-fn is_about(entry: &NeighbourMessage, device: u32, ip: IpAddr) -> bool {
-    entry.header.ifindex == device && neighbour_address(entry) == Some(ip)
+/// A request about this neighbour.
+fn about(device: u32, ip: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    (message.header.family, message.header.ifindex) = (family(ip), device);
+    let destination = match ip {
+        IpAddr::V4(ip) => NeighbourAddress::Inet(ip),
+        IpAddr::V6(ip) => NeighbourAddress::Inet6(ip),
+    };
+    message.attributes = vec![NeighbourAttribute::Destination(destination)];
+    message
 }
 
 pub(crate) fn neighbour_address(entry: &NeighbourMessage) -> Option<IpAddr> {
@@ -280,14 +326,8 @@ pub(crate) fn usable(entry: &NeighbourMessage) -> Option<(Mac, Freshness)> {
 
 /// Marks the neighbour as used. The kernel asks it if its link address is unknown or stale.
 fn ask(device: u32, ip: IpAddr) -> io::Result<()> {
-    let mut message = NeighbourMessage::default();
-    (message.header.family, message.header.ifindex) = (family(ip), device);
+    let mut message = about(device, ip);
     message.header.flags = NeighbourFlags::Use;
-    let destination = match ip {
-        IpAddr::V4(ip) => NeighbourAddress::Inet(ip),
-        IpAddr::V6(ip) => NeighbourAddress::Inet6(ip),
-    };
-    message.attributes = vec![NeighbourAttribute::Destination(destination)];
     request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE).map(drop)
 }
 

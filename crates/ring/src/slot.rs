@@ -108,9 +108,14 @@ pub fn grant_socket(slot: &Slot) {
     let _ = slot.wanted.compare_exchange(Wish::Socket as u32, Wish::None as u32, SeqCst, SeqCst);
 }
 
-/// The stack has a copy of the socket from now on, or has closed it.
-pub fn set_socket_held(slot: &Slot, is_held: bool) {
-    slot.socket_held.store(u32::from(is_held), SeqCst);
+/// The stack has a copy of the socket from now on. `number`: not 0, and one that no earlier connection of the slot has had.
+pub fn hold_socket(slot: &Slot, number: u32) {
+    slot.socket_held.store(number, SeqCst);
+}
+
+/// A process of the stack has closed its copy. If the slot has another connection by now, that was an earlier one's.
+pub fn let_go_of_socket(slot: &Slot, number: u32) {
+    let _ = slot.socket_held.compare_exchange(number, 0, SeqCst, SeqCst);
 }
 
 /// Whether the stack has a copy of the socket.

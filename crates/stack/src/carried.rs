@@ -199,6 +199,7 @@ impl Carried {
         if self.pace.is_bulk() {
             return Err(Cause::Bulk);
         }
+        let mut has_wished = false;
         loop {
             let positions = self.positions()?;
             if frames.space() == 0 {
@@ -207,6 +208,11 @@ impl Carried {
             let Self { program, connection, record, queued, pace, scratch, active_at, .. } = self;
             let Progress { snd_una: una, rcv_nxt, .. } = connection.saved().progress;
             let Some(departure) = connection.next(positions, now).map_err(Cause::Segment)? else {
+                if !has_wished && connection.is_window_short() {
+                    has_wished = true;
+                    program.wish_space();
+                    continue;
+                }
                 return if now < *active_at + self.patience { Ok(true) } else { Err(Cause::Idle) };
             };
             *active_at = now;

@@ -2,10 +2,10 @@
 
 use crate::link::PLACE;
 use crate::mapping::Mapping;
+use crate::room;
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io;
-use rustix::process::{Resource, getrlimit};
 use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
@@ -23,7 +23,7 @@ impl Control {
     /// Joins as the stack. `socket`: connected to the operator's socket.
     pub fn join(socket: OwnedFd, ring_size: u32) -> io::Result<Control> {
         let bell = epoll::create(CreateFlags::CLOEXEC)?;
-        let hello = Msg { arg: u64::from(ring_size), arg2: doorbells(), ..Msg::new(Kind::Hello) };
+        let hello = Msg { arg: u64::from(ring_size), arg2: room::doorbells(), ..Msg::new(Kind::Hello) };
         wire::send(socket.as_fd(), &hello, None)?;
         let doorbell = Msg { place: PLACE, ..Msg::new(Kind::Doorbell) };
         wire::send(socket.as_fd(), &doorbell, Some(bell.as_fd()))?;
@@ -76,13 +76,4 @@ impl Control {
         let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
         let _ = epoll::wait(&self.bell, &mut events[..], Some(&no_time));
     }
-}
-
-/// The most eventfds of programs.
-const DOORBELLS: u64 = 1 << 16;
-
-/// Eventfds of programs that the worker has room for: half of its descriptors. The others are for sockets, and keeper and standby have the
-/// same limit.
-fn doorbells() -> u64 {
-    getrlimit(Resource::Nofile).current.map_or(DOORBELLS, |limit| DOORBELLS.min(limit / 2))
 }

@@ -5,11 +5,12 @@
 //! |---|---|---|
 //! | `Link`, `PeerDoorbell` | memory, eventfd | as the broker has sent it |
 //! | `Unlink` | | as the broker has sent it |
-//! | `Slot` | socket | the record `arg` is of this connection; its domain as in `Foreign` |
+//! | `Slot` | socket | the record `arg` (lower half) is of the connection of this question (upper half); its domain as in `Foreign` |
 //! | `Release` | | `arg`: the record is free |
 //! | `Hello` | claim | the worker drives this queue ([`sidestep_device::end_claim`]) |
 //!
 //! The end of the worker's side of the socket says that the worker gives nothing back any more.
+//! A slot tells its connections apart by the numbers of the broker's questions ([`sidestep_ring::slot::hold_socket`]).
 
 use crate::process::{LOOK, Process};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -79,9 +80,16 @@ impl Custody {
     }
 
     /// The keeper holds the socket of this record.
-    pub fn hold(&self, record: u32, place: (u32, u32, u32), domain: Key, socket: BorrowedFd) -> io::Result<()> {
+    pub fn hold(
+        &self,
+        record: u32,
+        question: u32,
+        place: (u32, u32, u32),
+        domain: Key,
+        socket: BorrowedFd,
+    ) -> io::Result<()> {
         let (link, side, slot) = place;
-        let msg = Msg { link, side, slot, arg: record.into(), ..Msg::new(Kind::Slot) };
+        let msg = Msg { link, side, slot, arg: u64::from(question) << 32 | u64::from(record), ..Msg::new(Kind::Slot) };
         self.tell(&domain.put_into(msg), Some(socket))
     }
 

@@ -16,6 +16,9 @@ pub enum Error {
     /// The broker has hung up.
     #[error("the broker has ended")]
     BrokerGone,
+    /// Without it a program would not be woken, or could not be served.
+    #[error("a descriptor that the broker has sent is lost: raise the limit of open files (RLIMIT_NOFILE)")]
+    DescriptorLost,
     /// The keeper has ended.
     #[error("the keeper has ended")]
     KeeperGone(#[source] io::Errno),

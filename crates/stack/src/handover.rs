@@ -8,7 +8,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use sidestep_abi::Reason;
 use sidestep_repair::{Buffers, CallError, GiveBackError, Queues, State};
-use sidestep_tcp::{Progress, Seq};
+use sidestep_tcp::Progress;
 use std::sync::Arc;
 
 /// A connection that the stack has carried.
@@ -96,10 +96,10 @@ fn restore_carried(
 ) -> Result<Restored, RestoreError> {
     let (kept, progress) = (record.kept().ok_or(RestoreError::Damaged)?, record.progress());
     let Kept { from_program, to_program, queued, .. } = kept;
+    let left = kept.unacknowledged(record.released(), progress.snd_una);
     // The worker may have been killed before it told the program.
     let released = from_program.position_of(progress.snd_una, record.released());
     let published = to_program.position_of(progress.rcv_nxt, record.published());
-    let left = Seq(from_program.seq).since_or_zero(progress.snd_una);
     let mut program = Program::found(link, slot, released, published);
     let found = (record.stage() == Stage::Returning).then(|| record.buffers());
     let queued = record.queue(queued, left);

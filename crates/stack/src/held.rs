@@ -28,6 +28,8 @@ struct Connection {
     number: u32,
     link: Arc<Link>,
     slot: usize,
+    /// The number of the broker's question, by which the slot tells this connection from others.
+    question: u32,
     socket: OwnedFd,
     domain: Key,
 }
@@ -66,7 +68,7 @@ impl Held {
             }
             (Some(Kind::Unlink), None) => drop(self.links.remove(&msg.link)),
             (Some(Kind::Hello), Some(claim)) => self.claims.push(claim),
-            (Some(Kind::Slot), Some(socket)) if msg.arg < self.ledger.records().into() => self.hold(msg, socket),
+            (Some(Kind::Slot), Some(socket)) if (msg.arg as u32) < self.ledger.records() => self.hold(msg, socket),
             (Some(Kind::Release), None) => {
                 if let Some(connection) = self.connections.remove(&(msg.arg as u32)) {
                     let domain = connection.domain;
@@ -85,10 +87,10 @@ impl Held {
     fn hold(&mut self, msg: &Msg, socket: OwnedFd) {
         // The worker has told of the link before.
         let Some(link) = self.links.get(&msg.link).cloned() else { return };
-        let (number, slot) = (msg.arg as u32, msg.slot as usize);
+        let (number, question, slot) = (msg.arg as u32, (msg.arg >> 32) as u32, msg.slot as usize);
         // If no thread can be started, it shares one with others of which that is true.
         let domain = [Key::of(msg), Key::default()].into_iter().find(|domain| self.executors.admit(*domain).is_ok());
-        let connection = Connection { number, link, slot, socket, domain: domain.unwrap_or_default() };
+        let connection = Connection { number, link, slot, question, socket, domain: domain.unwrap_or_default() };
         self.connections.insert(number, connection);
     }
 
@@ -181,7 +183,7 @@ impl Connection {
     /// the other one's copy is open for a moment longer.
     fn let_go(self, closing: &mut Closing) {
         closing.close(self.socket);
-        slot::set_socket_held(self.link.slot(self.slot), false);
+        slot::let_go_of_socket(self.link.slot(self.slot), self.question);
     }
 }
 
@@ -200,6 +202,8 @@ pub(crate) mod tests {
     /// What comes long before.
     const LONG: Duration = Duration::from_secs(10);
     const MOMENT: Duration = Duration::from_millis(300);
+    /// Of a connection that the worker has.
+    const QUESTION: u32 = 1 << 31;
 
     fn held(ledger: &Arc<Ledger>) -> Held {
         Held::new(ledger.clone()).expect("a thread")
@@ -210,9 +214,9 @@ pub(crate) mod tests {
         let memory = memory_of_a_link();
         let of_link = |kind| Msg { link: number, side: STACK, ..Msg::new(kind) };
         held.hear(&Msg { arg: RING as u64, ..of_link(Kind::Link) }, Some(copy(&memory)));
-        let slot = Msg { arg: number.into(), ..of_link(Kind::Slot) };
+        let slot = Msg { arg: u64::from(QUESTION) << 32 | u64::from(number), ..of_link(Kind::Slot) };
         held.hear(&Key::from(Domain::Pod(domain)).put_into(slot), Some(copy(socket)));
-        slot::set_socket_held(link(&memory, PROGRAM).slot(SLOT), true);
+        slot::hold_socket(link(&memory, PROGRAM).slot(SLOT), QUESTION);
         memory
     }
 
@@ -246,6 +250,18 @@ pub(crate) mod tests {
         let restoration = restoring(&mut held);
         assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
         assert!(!is_held(&memory));
+    }
+
+    #[test]
+    fn a_close_that_is_late_is_not_that_of_the_slots_next_connection() {
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
+        let mut held = held(&ledger);
+        let memory = holds(&mut held, 0, memory_of_a_link().as_fd(), 1);
+        Record::new(ledger, 0).assign(&Ends { local: address(1), remote: address(2) });
+        slot::hold_socket(link(&memory, PROGRAM).slot(SLOT), QUESTION + 1);
+        let restoration = restoring(&mut held);
+        assert_eq!(restoration.next(Instant::now() + LONG).map(|all| all.len()), Some(1));
+        assert!(is_held(&memory));
     }
 
     /// A connection that a worker had begun to take.

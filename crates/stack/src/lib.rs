@@ -55,6 +55,7 @@ pub mod readable;
 mod record;
 pub mod recovery;
 mod restoration;
+mod room;
 mod stage;
 pub mod standby;
 mod subject;

@@ -24,6 +24,8 @@ pub struct Program {
     tx: Tx,
     parked: u32,
     before: Before,
+    /// Of [`Program::hold_socket`].
+    question: u32,
 }
 
 /// Added to the kernel's counts, which restart at each give-back, these give positions. Sums may wrap.
@@ -42,7 +44,7 @@ impl From<PeerViolation> for Cause {
 impl Program {
     pub fn new(link: Arc<Link>, slot: usize) -> Program {
         link.listen(slot);
-        Program { link, slot, rx: Rx::default(), tx: Tx::default(), parked: 0, before: Before::default() }
+        Program { link, slot, rx: Rx::default(), tx: Tx::default(), parked: 0, before: Before::default(), question: 0 }
     }
 
     /// A program whose worker was killed while the kernel carried the connection.
@@ -50,7 +52,7 @@ impl Program {
         let (incoming, outgoing) = (link.incoming(slot), link.outgoing(slot));
         let (rx, tx) = (Rx::found(incoming, 0), Tx::found(outgoing, outgoing.tail(), false));
         let parked = slot::parked(link.slot(slot));
-        Program { rx, tx, parked, before: Before::default(), slot, link }
+        Program { rx, tx, parked, before: Before::default(), question: 0, slot, link }
     }
 
     /// A program whose worker was killed while the stack carried the connection. `released`, `published`: the furthest positions
@@ -58,7 +60,7 @@ impl Program {
     pub fn found(link: Arc<Link>, slot: usize, released: u64, published: u64) -> Program {
         let (rx, tx) = (Rx::found(link.incoming(slot), released), Tx::found(link.outgoing(slot), published, true));
         let parked = slot::parked(link.slot(slot));
-        Program { rx, tx, parked, before: Before::default(), slot, link }
+        Program { rx, tx, parked, before: Before::default(), question: 0, slot, link }
     }
 
     /// Whether the program reads rings, and may begin a stretch.
@@ -206,6 +208,11 @@ impl Program {
         if self.tx.in_ring() { Ok(self.tx.pos()) } else { Err(Cause::LeftRings) }
     }
 
+    /// The program tells the stack when it has read enough. Space from before the wish is not announced: the caller looks once more.
+    pub fn wish_space(&self) {
+        space::wish(self.link.outgoing(self.slot).writer);
+    }
+
     /// The positions of both directions: of the program's first byte that is not released, and after the last one that it can read.
     pub fn positions(&self) -> (u64, u64) {
         (self.rx.pos(), self.tx.pos())
@@ -301,9 +308,16 @@ impl Program {
         self.link.counters(self.slot)
     }
 
-    /// Says whether this host's stack has copies of the socket.
-    pub fn set_socket_held(&self, is_held: bool) {
-        slot::set_socket_held(self.link.slot(self.slot), is_held);
+    /// This host's stack has copies of the socket from now on. `question`: the number of the broker's, by which the slot tells its
+    /// connections apart ([`slot::hold_socket`]).
+    pub fn hold_socket(&mut self, question: u32) {
+        self.question = question;
+        slot::hold_socket(self.link.slot(self.slot), question);
+    }
+
+    /// It has none any more.
+    pub fn let_go_of_socket(&self) {
+        slot::let_go_of_socket(self.link.slot(self.slot), self.question);
     }
 
     /// Leaves the program's ring at this position. What the program writes from now on it sends by kernel itself.

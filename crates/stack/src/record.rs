@@ -65,6 +65,16 @@ pub struct Kept {
     pub queued: u32,
 }
 
+impl Kept {
+    /// Bytes of the kernel's send queue that the peer has not acknowledged. `released`: [`Record::released`]. The sequence numbers
+    /// alone do not tell this once 2^31 bytes of the program lie between them. But none of the program's bytes is released before
+    /// all of the queue is acknowledged.
+    pub fn unacknowledged(&self, released: u64, snd_una: Seq) -> u32 {
+        let Origin { position, seq } = self.from_program;
+        if released == position { Seq(seq).since_or_zero(snd_una).min(self.queued) } else { 0 }
+    }
+}
+
 /// What the kernel is given, besides the bytes of its own queue that are still unacknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
@@ -288,6 +298,20 @@ mod tests {
         assert_eq!(read.caller(), 77);
         written.free();
         assert_eq!((read.stage(), read.caller()), (Stage::Free, 0));
+    }
+
+    #[test]
+    fn the_kernels_queue_is_acknowledged_before_the_programs_bytes() {
+        let from_program = Origin { position: 1000, seq: u32::MAX };
+        let (kept, begin) = (Kept { from_program, ..kept() }, Seq(from_program.seq));
+        for left in 0..=3 {
+            assert_eq!(kept.unacknowledged(1000, begin.minus(left)), left);
+        }
+        assert_eq!(kept.unacknowledged(1000, begin.plus(7)), 0, "published, and not released yet");
+        for n in [1, (1 << 31) - 1, 1 << 31, (1 << 31) + 5, u32::MAX] {
+            assert_eq!(kept.unacknowledged(1000 + u64::from(n), begin.plus(n)), 0, "after {n} bytes of the program");
+        }
+        assert_eq!(kept.unacknowledged(1000 + (1 << 32), begin), 0);
     }
 
     #[test]

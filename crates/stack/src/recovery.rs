@@ -128,23 +128,19 @@ fn tables(devices: &[Parts]) -> (Vec<Taken>, Option<Error>) {
 struct Waiting(HashMap<Tuple, Vec<(usize, Vec<u8>)>>);
 
 impl Waiting {
-    /// Takes what the programs of the devices have put there for the worker. The kernel gets what belongs to no connection here.
+    /// Takes what the programs of the devices have put there for the worker. The kernel gets what belongs to no connection here. Each
+    /// queue is looked at once, so that a peer that sends on and on does not keep this process here.
     fn hear(&mut self, devices: &mut [Device]) {
         for (number, device) in devices.iter_mut().enumerate() {
             let Device { queues, injector, taken, .. } = device;
             for queue in queues {
-                loop {
-                    let batch = queue.receiver.receive(usize::MAX);
-                    if batch.is_empty() {
-                        break;
-                    }
-                    for frame in batch.frames().map(|frame| frame.to_vec()) {
-                        let Some(tuple) = tuple_of(&frame) else { continue };
-                        match self.0.get_mut(&tuple) {
-                            Some(waiting) if waiting.len() < HELD => waiting.push((number, frame)),
-                            Some(_) => {}
-                            None => pass_on(taken, injector, &tuple, &frame),
-                        }
+                let batch = queue.receiver.receive(usize::MAX);
+                for frame in batch.frames().map(|frame| frame.to_vec()) {
+                    let Some(tuple) = tuple_of(&frame) else { continue };
+                    match self.0.get_mut(&tuple) {
+                        Some(waiting) if waiting.len() < HELD => waiting.push((number, frame)),
+                        Some(_) => {}
+                        None => pass_on(taken, injector, &tuple, &frame),
                     }
                 }
             }

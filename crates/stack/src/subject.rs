@@ -2,13 +2,14 @@
 
 use crate::choice::Choice;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::fstat;
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use sidestep_abi::Reason;
 use sidestep_broker::addr::Endpoint;
 use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_broker::proof;
-use sidestep_device::path::{self, NoPath, Path};
+use sidestep_device::path::{self, Flow, NoPath, Path};
 use sidestep_repair::{NotTaken, Profile};
 use sidestep_sys::tcp;
 use std::net::{IpAddr, SocketAddr};
@@ -102,7 +103,7 @@ impl Subject {
         if !self.is_still_connected() {
             return Err(Declined::NotConnected);
         }
-        is_plain(&self.socket, self.path.device, self.routers == 0)
+        is_plain(&profile(&self.socket)?, self.path.device, self.routers == 0)
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
@@ -112,8 +113,7 @@ impl Subject {
         }
         sidestep_repair::examine(self.socket.as_fd())?;
         let is_ours = self.routers == 0;
-        let path = way(self.local, self.remote, is_ours)?;
-        is_plain(&self.socket, path.device, is_ours)?;
+        let path = way(&self.socket, self.local, self.remote, is_ours)?;
         (self.path, self.device, self.is_stale) = (path, position(devices, &path)?, false);
         Ok(())
     }
@@ -136,21 +136,29 @@ fn look(socket: &OwnedFd, terms: &Terms) -> Result<Seen, Declined> {
     }
     sidestep_repair::examine(socket.as_fd())?;
     let is_ours = tcp::namespace(socket.as_raw_fd()) == terms.namespace;
-    let path = way(local, remote, is_ours)?;
-    is_plain(socket, path.device, is_ours)?;
+    let path = way(socket, local, remote, is_ours)?;
     let device = position(&terms.devices, &path)?;
     Ok(Seen { local, remote, path, device, routers: u8::from(!is_ours) })
 }
 
 /// `is_ours`: the socket is in the stack's network namespace. A tunnel may end in another one, which has any addresses it likes.
-fn way(local: SocketAddr, remote: SocketAddr, is_ours: bool) -> Result<Path, Declined> {
-    let path = path::resolve(local.ip().to_canonical(), remote.ip().to_canonical())?;
-    if path.is_own == is_ours { Ok(path) } else { Err(Declined::OtherNamespace) }
+fn way(socket: &OwnedFd, local: SocketAddr, remote: SocketAddr, is_ours: bool) -> Result<Path, Declined> {
+    let profile = profile(socket)?;
+    let user = fstat(socket).map_err(|_| Declined::NotConnected)?.st_uid;
+    let path = path::resolve(&Flow { local, remote, user, traffic_class: profile.traffic_class })?;
+    if path.is_own != is_ours {
+        return Err(Declined::OtherNamespace);
+    }
+    is_plain(&profile, path.device, is_ours)?;
+    Ok(path)
+}
+
+fn profile(socket: &OwnedFd) -> Result<Profile, Declined> {
+    Ok(sidestep_repair::profile(socket).map_err(NotTaken::from)?)
 }
 
 /// Err: an option decides which way the packets take, or when they leave.
-fn is_plain(socket: &OwnedFd, device: u32, is_ours: bool) -> Result<(), Declined> {
-    let profile = sidestep_repair::profile(socket).map_err(NotTaken::from)?;
+fn is_plain(profile: &Profile, device: u32, is_ours: bool) -> Result<(), Declined> {
     // A device of another network namespace has a number of its own.
     let is_elsewhere = is_ours && profile.device != 0 && profile.device != device;
     match profile {

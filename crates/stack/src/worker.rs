@@ -19,6 +19,7 @@ use crate::ledger::Ledger;
 use crate::link::Served;
 use crate::process::Process;
 use crate::record::{Record, Stage};
+use crate::room;
 use crate::stage::Entry;
 use crate::subject::{Subject, Terms};
 use crate::timers::{Timers, now};
@@ -40,6 +41,10 @@ use std::time::Instant;
 
 /// Frames that one turn receives from a queue.
 const BATCH: usize = 64;
+/// Microseconds between two turns after which frames may have piled up: this process was not running, or has slept.
+const PILED_UP: u64 = 50_000;
+/// The most batches that a turn then receives: as many frames as a queue has by default.
+const BATCHES: usize = 64;
 /// Turns between two looks at the broker's socket. The worker also looks before it sleeps.
 const BROKER_TURNS: u32 = 32;
 /// Turns between two looks at the keeper's socket, which has news only once.
@@ -112,6 +117,10 @@ pub struct Worker {
     /// Records that no connection uses.
     free: Vec<u32>,
     links: HashMap<u32, Served>,
+    /// Sockets of programs that this process has room for.
+    room: usize,
+    /// Sockets that executors look at, before the broker is told anything of them.
+    examining: usize,
     /// Connections that the broker has been told the stack carries, by the number of its question.
     wanted: HashMap<u64, Subject>,
     /// By the number of their record.
@@ -122,6 +131,8 @@ pub struct Worker {
     timers: Timers,
     totals: Totals,
     turns: u32,
+    /// When the last turn began.
+    turned_at: u64,
 }
 
 impl Worker {
@@ -135,6 +146,8 @@ impl Worker {
         let is_free = |number: &u32| Record::new(ledger.clone(), *number).stage() == Stage::Free;
         Ok(Worker {
             terms: Arc::new(terms(&devices, &settings)),
+            room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()),
+            examining: 0,
             devices,
             settings,
             control,
@@ -154,6 +167,7 @@ impl Worker {
             timers: Timers::default(),
             totals: Totals::default(),
             turns: 0,
+            turned_at: 0,
         })
     }
 
@@ -200,7 +214,7 @@ impl Worker {
         let mut has_worked = self.turns.is_multiple_of(BROKER_TURNS) && (self.hear_broker()? | self.hear_changes()?);
         let time = now();
         has_worked |= self.hear_executors(time);
-        self.hear_frames(time);
+        self.catch_up(time);
         self.hear_programs();
         while let Some(id) = self.timers.pop(time) {
             self.due.insert(id);
@@ -258,18 +272,34 @@ impl Worker {
         Ok(())
     }
 
-    fn hear_frames(&mut self, time: u64) {
-        let mut left = Vec::new();
+    /// Hears frames before timers are looked at. After a pause all that have come are heard: otherwise what has been acknowledged
+    /// meanwhile would count as lost.
+    fn catch_up(&mut self, time: u64) {
+        let pause = time.saturating_sub(std::mem::replace(&mut self.turned_at, time));
+        let most = if pause > PILED_UP { BATCHES } else { 1 };
+        for _ in 0..most {
+            if !self.hear_frames(time) {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether there may be more: a queue had as many frames as one batch takes.
+    fn hear_frames(&mut self, time: u64) -> bool {
+        let (mut left, mut is_full) = (Vec::new(), false);
         let Self { devices, by_tuple, conns, due, .. } = self;
         for (device, queue) in
             devices.iter_mut().enumerate().flat_map(|(n, one)| one.queues.iter_mut().map(move |q| (n, q)))
         {
             let batch = queue.receiver.receive(BATCH);
+            let mut heard = 0;
             for frame in batch.frames() {
+                heard += 1;
                 let joined = (frame.length() > frame.head().len()).then(|| frame.to_vec());
                 let bytes = joined.as_deref().unwrap_or(frame.head());
                 left.extend(deliver(bytes, by_tuple, conns, due, time).map(|left| (device, left)));
             }
+            is_full |= heard == BATCH;
         }
         for (device, left) in left {
             match left {
@@ -280,6 +310,7 @@ impl Worker {
                 Left::End(id, cause) => self.end(id, cause),
             }
         }
+        is_full
     }
 
     fn hear_programs(&mut self) {

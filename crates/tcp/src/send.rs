@@ -102,6 +102,13 @@ impl Connection {
         Ok(Some(self.departure(len, positions.written, end, now)))
     }
 
+    /// Whether the peer may soon have no window left, or has none. While that is so, the caller must learn when the program has read:
+    /// nothing else tells the peer that the window opens, and it would probe for that ever more rarely (RFC 9293, section 3.8.6.1).
+    #[inline]
+    pub fn is_window_short(&self) -> bool {
+        window::is_short(&self.agreed, &self.state.progress)
+    }
+
     /// The first bytes that the peer misses, once more: at most a segment. `None`: it misses none.
     ///
     /// The caller sends it as the connection goes back for a loss ([`Back::is_loss`]). The kernel takes bytes in flight for sent just

@@ -49,10 +49,14 @@ fn largest(agreed: &Agreed) -> u32 {
 /// largest window. A peer that sees more is not held up.
 #[inline]
 pub fn update_is_due(agreed: &Agreed, progress: &Progress, end: Seq) -> bool {
-    let half = largest(agreed) / 2;
     let opened = promise(agreed, progress, end).edge.since(progress.rcv_edge);
-    let seen = progress.rcv_edge.since(progress.rcv_nxt);
-    seen <= half && opened >= (2 * agreed.mss).min(half).max(1)
+    is_short(agreed, progress) && opened >= (2 * agreed.mss).min(largest(agreed) / 2).max(1)
+}
+
+/// Whether the peer sees no more than half of the largest window.
+#[inline]
+pub fn is_short(agreed: &Agreed, progress: &Progress) -> bool {
+    progress.rcv_edge.since(progress.rcv_nxt) <= largest(agreed) / 2
 }
 
 #[cfg(test)]

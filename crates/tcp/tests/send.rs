@@ -215,16 +215,22 @@ fn the_second_full_segment_is_acknowledged_at_once() {
 #[test]
 fn a_program_that_reads_opens_the_window_at_once() {
     let mut bench = bench(|_| {});
+    assert!(!bench.connection.is_window_short());
     let bytes = vec![0; RING as usize - 100];
     assert_eq!(bench.receive(segment(&bytes, |_| {})), accepted(RING - 100, 0));
     bench.now = 40_000;
     let window = |bench: &mut Bench| bench.send().first().map(|(fields, _)| fields.window);
     assert_eq!(window(&mut bench), Some(100));
+    assert!(bench.connection.is_window_short(), "the caller must learn when the program has read");
     bench.positions.read = Seq(NXT + 199);
     assert_eq!(window(&mut bench), None, "less than two segments");
     bench.positions.read = Seq(NXT + 200);
     assert_eq!(window(&mut bench), Some(300));
     assert_eq!(window(&mut bench), None);
+    assert!(bench.connection.is_window_short());
+    bench.positions.read = Seq(NXT + RING / 2 + 1);
+    assert_eq!(window(&mut bench), Some(4101));
+    assert!(!bench.connection.is_window_short());
 }
 
 #[test]

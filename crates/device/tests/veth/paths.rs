@@ -1,9 +1,10 @@
 //! Routes and neighbours.
 
-use crate::wire::{HERE, THERE, Wire, until};
-use sidestep_device::path::{Freshness, NoPath, Path, refresh, resolve};
+use crate::wire::{HERE, THERE, Wire, flow, until};
+use sidestep_device::path::{Flow, Freshness, NoPath, Path, refresh, resolve};
 use sidestep_device::watch::{Change, Watch};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 const V4: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 const V6: [&str; 2] = ["fd00::1", "fd00::2"];
@@ -13,13 +14,21 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn find(wire: &Wire, ends: [&str; 2]) -> Result<Path, NoPath> {
-    wire.here.run(|| resolve(ip(ends[0]), ip(ends[1])))
+    wire.here.run(|| resolve(&between(ends)))
+}
+
+fn between(ends: [&str; 2]) -> Flow {
+    flow(ip(ends[0]), ip(ends[1]))
+}
+
+fn found(wire: &Wire, ends: [&str; 2]) -> Path {
+    found_for(wire, &between(ends))
 }
 
 /// Asks again as long as the neighbour is unknown.
-fn found(wire: &Wire, ends: [&str; 2]) -> Path {
+fn found_for(wire: &Wire, flow: &Flow) -> Path {
     let mut path = None;
-    until("the neighbour does not answer", || match find(wire, ends) {
+    until("the neighbour does not answer", || match wire.here.run(|| resolve(flow)) {
         Ok(found) => {
             path = Some(found);
             true
@@ -45,7 +54,7 @@ fn a_neighbour_is_asked_for_and_found() {
         let path = find(&wire, ends).unwrap();
         assert_eq!(path, Path { neighbour: path.neighbour, ..expected(&wire, ends) });
     }
-    let mapped = wire.here.run(|| resolve(ip("::ffff:10.0.0.1"), ip("::ffff:10.0.0.2"))).unwrap();
+    let mapped = find(&wire, ["::ffff:10.0.0.1", "::ffff:10.0.0.2"]).unwrap();
     assert_eq!(mapped.remote, ip("10.0.0.2"));
 }
 
@@ -136,6 +145,36 @@ fn rules_about_the_local_address_decide() {
     }
 }
 
+/// Two routers, and rules by which connections to the same address take either.
+#[test]
+fn rules_about_ports_the_user_and_the_class_decide() {
+    let wire = Wire::new();
+    wire.there.ip("addr add 10.0.0.3/24 dev eth0");
+    wire.there.ip("-6 addr add fd00::3/64 dev eth0 nodad");
+    for (family, local, net, remote, routers) in [
+        ("-4", "10.0.0.1", "192.0.2.0/24", "192.0.2.9", ["10.0.0.2", "10.0.0.3"]),
+        ("-6", "fd00::1", "2001:db8::/32", "2001:db8::9", ["fd00::2", "fd00::3"]),
+    ] {
+        let [usual, other] = routers.map(ip);
+        wire.here.ip(&format!("{family} route add {net} via {usual}"));
+        wire.here.ip(&format!("{family} route add {net} via {other} table 77"));
+        let plain = between([local, remote]);
+        let by_class = if family == "-4" { other } else { usual };
+        for (rule, flow, router) in [
+            ("dport 443 ipproto tcp", Flow { remote: SocketAddr::new(ip(remote), 443), ..plain }, other),
+            ("sport 80 ipproto tcp", Flow { local: SocketAddr::new(ip(local), 80), ..plain }, other),
+            ("dport 443 ipproto udp", Flow { remote: SocketAddr::new(ip(remote), 443), ..plain }, usual),
+            ("uidrange 1000-1000", Flow { user: 1000, ..plain }, other),
+            ("tos 0x10", Flow { traffic_class: 0x10, ..plain }, by_class),
+        ] {
+            wire.here.ip(&format!("{family} rule add {rule} lookup 77"));
+            assert_eq!(found_for(&wire, &flow).next_hop, router, "{rule}");
+            assert_eq!(found_for(&wire, &plain).next_hop, usual, "{rule}");
+            wire.here.ip(&format!("{family} rule del {rule} lookup 77"));
+        }
+    }
+}
+
 /// Packets of the two ends of one connection leave by two devices, though both pods are on this host.
 #[test]
 fn rules_about_where_a_packet_came_in_decide() {
@@ -146,7 +185,7 @@ fn rules_about_where_a_packet_came_in_decide() {
         for (device, (local, remote)) in DEVICES.into_iter().zip([(client, server), (server, client)]) {
             let mut path = None;
             until("the router does not answer", || {
-                path = hairpin.host.run(|| resolve(local, remote)).ok();
+                path = hairpin.host.run(|| resolve(&flow(local, remote))).ok();
                 path.is_some()
             });
             let index = hairpin.host.run(|| sidestep_device::probe(device).expect("the device").index);
@@ -188,6 +227,41 @@ fn an_entry_that_the_administrator_has_set_stays_after_a_refresh() {
         wire.here.ip(&format!("neigh flush to {} dev eth0", ends[1]));
         assert_eq!(find(&wire, ends).unwrap(), path, "what is permanent is not flushed");
     }
+}
+
+/// The worker refreshes neighbours on the thread that serves all connections.
+#[test]
+fn the_number_of_neighbours_does_not_matter_for_a_refresh() {
+    let wire = Wire::new();
+    let paths = [V4, V6].map(|ends| found(&wire, ends));
+    let few = shortest(&wire, &paths);
+    let entry = "lladdr 02:00:00:00:00:99 dev eth0 nud permanent";
+    let v4 = (0..2000).map(|n| format!("neigh add 10.7.{}.{} {entry}\n", n / 250, n % 250));
+    let v6 = (0..2000).map(|n| format!("neigh add fd00::7:{n:x} {entry}\n"));
+    in_batch(&wire, v4.chain(v6));
+    let many = shortest(&wire, &paths);
+    assert!(many < 10 * few, "500 refreshes take {many:?}; with two neighbours {few:?}");
+    assert!([V4, V6].iter().zip(paths).all(|(ends, path)| find(&wire, *ends).unwrap().destination == path.destination));
+    for absent in [["10.0.0.1", "10.0.0.77"], ["fd00::1", "fd00::77"]] {
+        assert!(matches!(find(&wire, absent), Err(NoPath::Unresolved(_))));
+    }
+}
+
+/// Of three times that 500 refreshes take: the machine may be busy.
+fn shortest(wire: &Wire, paths: &[Path]) -> Duration {
+    let measured = || {
+        let began = Instant::now();
+        (0..500).for_each(|n| refresh(&paths[n % paths.len()]).unwrap());
+        began.elapsed()
+    };
+    wire.here.run(|| (0..3).map(|_| measured()).min()).unwrap()
+}
+
+fn in_batch(wire: &Wire, commands: impl Iterator<Item = String>) {
+    let file = std::env::temp_dir().join(format!("{}-batch", wire.here.name()));
+    std::fs::write(&file, commands.collect::<String>()).unwrap();
+    wire.here.ip(&format!("-batch {}", file.display()));
+    std::fs::remove_file(&file).unwrap();
 }
 
 /// Changes until one concerns the path.
@@ -259,12 +333,7 @@ fn more_changes_than_are_kept_are_reported_as_an_overrun() {
     let wire = Wire::new();
     let path = found(&wire, V4);
     let mut watch = wire.here.run(|| Watch::open().unwrap());
-    let batch: String =
-        (0..4000).map(|n| format!("route add 10.{}.{}.0/24 dev eth0\n", 100 + n / 250, n % 250)).collect();
-    let file = std::env::temp_dir().join(format!("{}-routes", wire.here.name()));
-    std::fs::write(&file, batch).unwrap();
-    wire.here.ip(&format!("-batch {}", file.display()));
-    std::fs::remove_file(&file).unwrap();
+    in_batch(&wire, (0..4000).map(|n| format!("route add 10.{}.{}.0/24 dev eth0\n", 100 + n / 250, n % 250)));
     until("no overrun", || {
         watch.changes().unwrap().iter().any(|change| *change == Change::Overrun && change.concerns(&path))
     });

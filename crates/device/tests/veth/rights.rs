@@ -2,7 +2,7 @@
 
 use crate::frames::{EXPERIMENTAL, ethernet, experimental, four, taken};
 use crate::receive::take;
-use crate::wire::{HERE, PATIENCE, THERE, Wire, next_frame, small, until};
+use crate::wire::{HERE, PATIENCE, THERE, Wire, flow, next_frame, small, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use sidestep_device::path::{NoPath, refresh, resolve};
@@ -49,7 +49,7 @@ fn three_capabilities_suffice_for_everything() {
         outgoing.submit();
         device.queues[0].sender.kick().unwrap();
         assert_eq!(answers.receive(PATIENCE).unwrap(), sent);
-        resolve("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()).unwrap_err();
+        resolve(&flow("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap())).unwrap_err();
         Device::from_parts(device.into_parts().unwrap()).unwrap();
     });
 }
@@ -111,15 +111,16 @@ fn a_process_that_got_the_descriptors_needs_no_capability() {
 fn only_asking_a_neighbour_takes_one() {
     let wire = Wire::new();
     let [local, remote]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
-    let refused = with(&wire, CapabilitySet::empty(), || resolve(local, remote)).unwrap_err();
+    let flow = flow(local, remote);
+    let refused = with(&wire, CapabilitySet::empty(), || resolve(&flow)).unwrap_err();
     assert!(matches!(refused, NoPath::Kernel { .. }), "an unknown neighbour has to be asked: {refused:?}");
     let mut path = None;
     until("the neighbour is not found", || {
-        path = with(&wire, CapabilitySet::NET_ADMIN, || resolve(local, remote)).ok();
+        path = with(&wire, CapabilitySet::NET_ADMIN, || resolve(&flow)).ok();
         path.is_some()
     });
     let path = path.unwrap();
-    assert_eq!(with(&wire, CapabilitySet::empty(), || resolve(local, remote)).unwrap().destination, THERE);
+    assert_eq!(with(&wire, CapabilitySet::empty(), || resolve(&flow)).unwrap().destination, THERE);
     assert_eq!(
         with(&wire, CapabilitySet::empty(), || refresh(&path)).unwrap_err().kind(),
         std::io::ErrorKind::PermissionDenied

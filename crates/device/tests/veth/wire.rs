@@ -1,9 +1,10 @@
 //! Two network namespaces that a veth pair joins.
 
 use crate::packet_socket::PacketSocket;
+use sidestep_device::path::Flow;
 use sidestep_device::{Device, Mode, Options};
 use sidestep_testkit::Namespace;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Long enough for anything to happen, whatever else the machine does.
@@ -63,6 +64,11 @@ pub fn small() -> Options {
 
 pub fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
+}
+
+/// A connection of root.
+pub fn flow(local: IpAddr, remote: IpAddr) -> Flow {
+    Flow { local: SocketAddr::new(local, 1000), remote: SocketAddr::new(remote, 2000), user: 0, traffic_class: 0 }
 }
 
 /// The next received frame of the queue.

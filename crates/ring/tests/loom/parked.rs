@@ -11,6 +11,9 @@ enum Socket {
     Parked,
 }
 
+/// The number of the connection.
+const NUMBER: u32 = 7;
+
 struct Connection {
     slot: Slot,
     socket: Mutex<Socket>,
@@ -24,7 +27,7 @@ impl Connection {
         if socket == Socket::Parked {
             slot::set_parked(&connection.slot, 1);
         }
-        slot::set_socket_held(&connection.slot, true);
+        slot::hold_socket(&connection.slot, NUMBER);
         Arc::new(connection)
     }
 
@@ -99,7 +102,7 @@ fn the_close_of_a_program_that_has_waited_is_the_last_one() {
                     thread::yield_now();
                 }
                 *connection.copy.lock().unwrap() = false;
-                slot::set_socket_held(&connection.slot, false);
+                slot::let_go_of_socket(&connection.slot, NUMBER);
             })
         };
         slot::wish(&connection.slot, Wish::Slot);

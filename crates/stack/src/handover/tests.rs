@@ -18,6 +18,7 @@ use sidestep_abi::link::{Header, link_size};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_conn::{Read, Rx, Tx, Write};
 use sidestep_ring::{header, slot};
+use sidestep_tcp::Seq;
 use std::net::TcpStream;
 
 pub(crate) const RING: usize = 1 << 16;
@@ -268,6 +269,21 @@ fn deaths_until_it_is_done(reads: Reads) -> usize {
         }
     }
     unreachable!("finitely many calls")
+}
+
+/// The stack has carried more bytes than sequence numbers can tell apart. The peer has long had those of the kernel's queue.
+#[test]
+fn nothing_of_the_kernels_queue_is_sent_again_after_2_gib() {
+    let (scene, _, record, kept, progress) = Scene::new(Reads::Ring);
+    let (released, published) = (record.released(), record.published());
+    let (carried, Origin { position, seq }) = ((1 << 31) + 5, kept.from_program);
+    let (position, seq) = (position.wrapping_sub(carried), seq.wrapping_sub(carried as u32));
+    let kept = Kept { from_program: Origin { position, seq }, queued: 3, ..kept };
+    record.carry(&kept, &progress, b"old");
+    record.set_released(released);
+    record.set_published(published);
+    restored(copy(&scene.ledger), &scene.memory, &scene.near);
+    scene.check(Unread::ToKernel);
 }
 
 #[test]

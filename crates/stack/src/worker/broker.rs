@@ -18,6 +18,9 @@ use sidestep_broker::wire::Incoming;
 use sidestep_error::chain;
 use sidestep_ring::page;
 
+/// A bit of the numbers of questions in slots, in which 0 means none.
+const NOT_ZERO: u32 = 1 << 31;
+
 impl Worker {
     pub(super) fn hear_broker(&mut self) -> Result<bool, Error> {
         let mut has_heard = false;
@@ -26,6 +29,7 @@ impl Worker {
                 Incoming::Empty => return Ok(has_heard),
                 Incoming::End => return Err(Error::BrokerGone),
                 Incoming::Garbage { .. } => {}
+                Incoming::Record(record) if record.fd_lost => self.lost(&record.msg)?,
                 Incoming::Record(record) => self.hear(&record.msg, record.fd)?,
             }
             has_heard = true;
@@ -61,8 +65,28 @@ impl Worker {
         Ok(())
     }
 
+    /// This process had no room for the descriptor that came with the message.
+    fn lost(&mut self, msg: &Msg) -> Result<(), Error> {
+        if msg.kind() != Some(Kind::Foreign) {
+            return Err(Error::DescriptorLost);
+        }
+        self.count(page::count_seen);
+        self.decline(msg.arg, Reason::FdLimit);
+        Ok(())
+    }
+
+    /// Sockets of programs that this process holds, or an earlier worker's keeper.
+    fn sockets(&self) -> usize {
+        self.conns.len() - self.free.len() + self.wanted.len() + self.examining
+    }
+
     fn shown(&mut self, number: u64, domain: Key, socket: OwnedFd) {
         self.count(page::count_seen);
+        if self.sockets() >= self.room {
+            self.close(Key::default(), socket);
+            self.say("not taken: there would be no descriptor left for doorbells");
+            return self.decline(number, Reason::FdLimit);
+        }
         if let Err(error) = self.executors.admit(domain) {
             self.close(Key::default(), socket);
             self.say(&format!("not taken: no thread can be started: {error}"));
@@ -73,11 +97,13 @@ impl Worker {
             let examined = Subject::examine(socket, domain, &terms, closing).map(Box::new);
             Some(Done::Examined { number, domain, changes, examined })
         };
+        self.examining += 1;
         self.executors.give(domain, Box::new(examine));
     }
 
     /// An executor has looked at a connection that was shown. `changes`: how many changes had been heard of before.
     pub(super) fn examined(&mut self, number: u64, changes: u64, subject: Subject) {
+        self.examining -= 1;
         let is_stale = changes != self.changes;
         self.wanted.insert(number, Subject { is_stale, ..subject });
         self.control.answer(number, None);
@@ -85,6 +111,7 @@ impl Worker {
 
     /// It has found that the connection cannot be carried, and has closed the socket.
     pub(super) fn declined(&mut self, number: u64, domain: Key, why: &Declined) {
+        self.examining -= 1;
         self.executors.leave(domain);
         self.say(&format!("not taken: {}", chain(why)));
         self.decline(number, why.reason());
@@ -124,12 +151,14 @@ impl Worker {
                 return Ok(());
             }
         };
-        self.custody.hold(number, place, subject.domain, subject.socket.as_fd()).map_err(Error::KeeperGone)?;
+        let question = msg.offer as u32 | NOT_ZERO;
+        let socket = subject.socket.as_fd();
+        self.custody.hold(number, question, place, subject.domain, socket).map_err(Error::KeeperGone)?;
         let record = Record::new(self.ledger.clone(), number);
         record.assign(&Ends { local: subject.local, remote: subject.remote });
         served.set_conn(slot, Some(number));
-        let program = Program::new(served.link.clone(), slot);
-        program.set_socket_held(true);
+        let mut program = Program::new(served.link.clone(), slot);
+        program.hold_socket(question);
         self.conns[number as usize] = Some(Entry::Here(Conn::new(subject, place, program, record)));
         self.due.insert(number);
         Ok(())

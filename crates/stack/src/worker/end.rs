@@ -120,7 +120,7 @@ impl Worker {
     pub(super) fn closed(&mut self, id: u32, place: (u32, u32, u32), program: &Program) {
         // Keeper and standby close theirs, and tell the program. A keeper that has ended has none; the next turn finds that out.
         if self.custody.drop_socket(id).is_err() {
-            program.set_socket_held(false);
+            program.let_go_of_socket();
         }
         if let Some(served) = self.links.get_mut(&place.0) {
             served.set_conn(place.2 as usize, None);

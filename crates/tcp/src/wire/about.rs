@@ -23,8 +23,11 @@ const ICMP_LEN: usize = 8;
 /// The connection whose segment the frame carries, behind whatever headers, or about which it carries an ICMP error. `None`: no
 /// connection's, or the kernel would drop it.
 pub fn about(frame: &[u8]) -> Option<Tuple> {
-    let (ethertype, packet) = untagged(frame)?;
-    let packet = Packet::read(ethertype, packet)?;
+    let (ethertype, bytes) = untagged(frame)?;
+    let packet = Packet::read(ethertype, bytes)?;
+    if ethertype == IPV4 && !is_intact(bytes) {
+        return None;
+    }
     if packet.protocol == PROTOCOL_TCP {
         let (remote_port, local_port) = ports(packet.rest)?;
         return Some(Tuple { local: packet.to, remote: packet.from, local_port, remote_port });
@@ -77,7 +80,7 @@ impl<'f> Packet<'f> {
             return None;
         }
         let (header, rest) = packet.split_at_checked(usize::from(fixed[0] & 15) * 4)?;
-        if header.len() < fixed.len() || fold(add(0, header)) != 0xffff {
+        if header.len() < fixed.len() {
             return None;
         }
         let address = |at: usize| std::net::Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]);
@@ -110,6 +113,13 @@ fn behind_extensions(mut protocol: u8, mut rest: &[u8]) -> Option<(u8, &[u8])> {
         (protocol, rest) = (header[0], rest.get(len..)?);
     }
     Some((protocol, rest))
+}
+
+/// Whether the checksum of the packet's IPv4 header is right. The kernel looks only at the packet's own one: the header that an ICMP
+/// error quotes was changed on its way, and its checksum may be an older one.
+fn is_intact(packet: &[u8]) -> bool {
+    let header = packet.first().and_then(|first| packet.get(..usize::from(first & 15) * 4));
+    header.is_some_and(|header| fold(add(0, header)) == 0xffff)
 }
 
 /// The segment of this host that an ICMP error quotes.
@@ -221,6 +231,16 @@ mod tests {
     fn icmp_errors_and_no_other_icmp() {
         assert_eq!(about(&error(3)), of_v4());
         assert_eq!(about(&error(8)), None, "an echo request");
+    }
+
+    #[test]
+    fn a_quoted_header_may_have_the_checksum_of_another_hop() {
+        let (ttl, mut quoted) = (14 + 20 + ICMP_LEN + 8, error(3));
+        assert_eq!(quoted[ttl], 64);
+        quoted[ttl] -= 1;
+        assert_eq!(about(&quoted), of_v4());
+        quoted[14 + 8] -= 1;
+        assert_eq!(about(&quoted), None, "the packet's own header is damaged");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+"""What must not hold connections up, nor send them back."""
+
+import os
+import signal
+import time
+
+from hosts.cases import exchanged, must_have_counted, must_have_taken
+from hosts.mesh import carried
+from hosts.registry import SLOW, case
+from testkit.failure import Failure
+from testkit.wait import until
+
+TIMES = ("--times", "3000")  # the answer to 1000 bytes is longer than a ring
+STALL = 0.2  # seconds: without news the peer probes a second after the program has begun to read, or later
+
+
+@case
+def a_program_that_reads_again(hosts, seed):
+    """Its ring was full. The peer learns at once that there is room, and need not probe for it."""
+    hosts.client.start_stack("--longest-message", "1000000000")
+
+    def fill():
+        until(lambda: "reads nothing" in hosts.asking.output(), "the last message", 60)
+        if not carried(hosts.client, "stack"):
+            raise Failure("the stack does not carry the connection whose program reads nothing")
+
+    exchanged(hosts, *TIMES, "--sizes", "1", "--rounds", "1500", "--pause", "1", "--unread", "1000", "--seed", seed, serve=TIMES,
+              meanwhile=fill)
+    if hosts.said["stall"] > STALL:
+        raise Failure(f"the program has waited {hosts.said['stall']:.2f} s for bytes that the peer had")
+    must_have_taken(hosts.client, 1)
+
+
+CONNECTIONS, LEAST = 300, 150  # of these the stack must carry so many before its worker stands still
+STILL = 0.5  # seconds: more than the stack's retransmission timers
+LOST = 15  # connections that may go back for a loss nevertheless: the machine may be busy
+
+
+@case(part=SLOW)
+def a_worker_that_stands_still(hosts, seed):
+    """Acknowledgements that have come meanwhile are heard before timers are looked at."""
+    hosts.server.start_stack()
+    losses = []
+
+    def count():
+        losses.append(hosts.server.status()["reasons"].get("loss", 0))
+
+    def stand_still():
+        until(lambda: carried(hosts.server, "stack") >= LEAST, f"{LEAST} connections by the stack", 60)
+        worker = hosts.server.worker()
+        count()
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(STILL)
+        os.kill(worker, signal.SIGCONT)
+
+    exchanged(hosts, "--connections", CONNECTIONS, "--rounds", "200", "--pause", "20", "--sizes", "100,1000", "--seed", seed,
+              meanwhile=stand_still)
+    count()
+    if losses[1] - losses[0] > LOST:
+        raise Failure(f"{losses[1] - losses[0]} connections have gone back for a loss although nothing was lost")
+    must_have_taken(hosts.server, LEAST)
+
+
+DESCRIPTORS = 300  # of each process of the stack, for as many connections
+FEW = 4
+
+
+@case(part=SLOW)
+def a_stack_with_few_descriptors(hosts, seed):
+    """It leaves connections to the kernel for which it has no room. Later ones of another program are carried, and it is woken."""
+    hosts.server.start_stack(under=("prlimit", f"--nofile={DESCRIPTORS}"))
+    exchanged(hosts, "--connections", DESCRIPTORS, "--rounds", "100", "--pause", "20", "--sizes", "100", "--seed", seed)
+    must_have_counted(hosts.server, "fd-limit")
+    before = hosts.server.status()["stack"]["upgraded"]
+    exchanged(hosts, "--connections", FEW, "--rounds", "1500", "--pause", "1", "--seed", seed)
+    taken = hosts.server.status()["stack"]["upgraded"] - before
+    if taken < FEW:
+        raise Failure(f"the stack has taken {taken} connections of the second program; it must take {FEW}")
+    hosts.server.stop_stack()
