@@ -134,7 +134,12 @@ static __always_inline bool is_known(struct __sk_buff *skb, const struct arrival
 static __always_inline int source_to(struct __sk_buff *skb, const struct arrival *arrival, const struct endpoint *backend,
 				     struct address *source)
 {
-	struct bpf_fib_lookup path = { .ifindex = skb->ifindex, .l4_protocol = arrival->protocol };
+	struct bpf_fib_lookup path = {
+		.ifindex = skb->ifindex,
+		.l4_protocol = arrival->protocol,
+		/* With 0 the look-up refuses a packet that its device cannot take in one piece. The kernel deals with those itself. */
+		.tot_len = 1,
+	};
 	long found;
 
 	if (arrival->v4) {

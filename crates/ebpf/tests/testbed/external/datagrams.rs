@@ -2,9 +2,10 @@
 
 use super::world::{CLIENT, INSIDE, NODE, NODE_PORT, World, frontends};
 use crate::sockets::{ask, at, echo, patient, socket, socket6};
+use rustix::io::Errno;
 use sidestep_mesh::address::Protocol::Udp;
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 
 #[test]
@@ -45,6 +46,39 @@ fn fragments_arrive_as_one_datagram() {
             assert!(found[..length] == sent && from == to);
         }
     }
+}
+
+/// What does not fit into the backend's device is the kernel's to fragment, or to answer by an ICMP error.
+#[test]
+fn a_first_datagram_that_is_too_large_for_the_backends_device_is_fragmented_or_answered() {
+    let mut world = World::new();
+    let pod = world.pod();
+    let server = pod.namespace.run(|| patient(UdpSocket::bind("[::]:8080").unwrap()));
+    world.service(Udp, &[(&pod, "node")], |_| {});
+    world.node.testbed.node.ip("link set br0 mtu 1400");
+    let sent = [7_u8; 1440];
+    let arrives = || assert_eq!(server.recv(&mut [0; 2000]).unwrap(), sent.len());
+    let connected = |to: SocketAddr| {
+        let socket = if to.is_ipv4() { socket() } else { socket6() };
+        socket.connect(to).unwrap();
+        socket
+    };
+    let may_be_fragmented = |is: &str| std::fs::write("/proc/sys/net/ipv4/ip_no_pmtu_disc", is).unwrap();
+    world.outside.run(|| {
+        may_be_fragmented("1");
+        connected(frontends(0)[0]).send(&sent).unwrap();
+        arrives();
+        may_be_fragmented("0");
+        for to in [frontends(0)[0], frontends(1)[0]] {
+            let socket = connected(to);
+            socket.send(&sent).unwrap();
+            let told = socket.recv(&mut [0; 8]).unwrap_err();
+            assert_eq!(told.raw_os_error(), Some(Errno::MSGSIZE.raw_os_error()), "{to}");
+            // The client's kernel fragments from now on.
+            socket.send(&sent).unwrap();
+            arrives();
+        }
+    });
 }
 
 /// The backend's "port unreachable" names the backend; the client must see it for the address that it has sent to.
