@@ -21,7 +21,7 @@ pub fn follow(inbox: &Sender<Message>) -> io::Result<Gone> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind(&SocketAddr::new(0, GROUPS))?;
     loop {
-        if inbox.send(Message::NodeAddresses(present()?)).is_err() {
+        if inbox.send(present()?).is_err() {
             return Ok(Gone);
         }
         wait(&socket)?;
@@ -37,14 +37,24 @@ fn wait(socket: &Socket) -> io::Result<()> {
     }
 }
 
-/// Interfaces that hold addresses of Services: all of them in IPVS mode, and that of the node-local DNS.
-const NOT_THE_NODE: [&str; 2] = ["kube-ipvs0", "nodelocaldns"];
+/// The interface of NodeLocal DNSCache.
+const DNS_CACHE: &str = "nodelocaldns";
+/// Interfaces that hold addresses of Services: all of them in IPVS mode, and that of the cluster's DNS.
+const NOT_THE_NODE: [&str; 2] = ["kube-ipvs0", DNS_CACHE];
 
-/// The node's addresses, except loopback ones, which the programs recognize, and link-local ones, which other nodes have too.
-pub fn present() -> io::Result<BTreeSet<Address>> {
-    let interfaces = if_addrs::get_if_addrs()?.into_iter();
-    let found = interfaces.filter(|one| !NOT_THE_NODE.contains(&one.name.as_str())).map(|one| one.ip());
-    Ok(found.filter(|ip| !ip.is_loopback() && !is_link_local(ip)).map(Address::from).collect())
+/// The node's own addresses are all except loopback ones, which the programs recognize, and link-local ones, which other nodes have
+/// too. Of these only the DNS cache's is the node's for policies, which also let in whatever the node sends.
+fn present() -> io::Result<Message> {
+    let (mut own, mut dns_cache) = (BTreeSet::new(), BTreeSet::new());
+    for interface in if_addrs::get_if_addrs()? {
+        let (name, ip) = (interface.name.as_str(), interface.ip());
+        if name == DNS_CACHE && ip.is_ipv4() && is_link_local(&ip) {
+            dns_cache.insert(Address::from(ip));
+        } else if !NOT_THE_NODE.contains(&name) && !ip.is_loopback() && !is_link_local(&ip) {
+            own.insert(Address::from(ip));
+        }
+    }
+    Ok(Message::NodeAddresses { own, dns_cache })
 }
 
 /// The addresses in these networks; without networks, all.
