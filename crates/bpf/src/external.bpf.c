@@ -244,9 +244,10 @@ int external(struct __sk_buff *skb)
 
 	if (!read_arrival(skb, &arrival) || !find_external(&arrival, &frontend))
 		return NEXT;
-	if (!may_use(&frontend, &arrival.from.address))
-		return drop(REASON_PACKET_NOT_IN_RANGES);
 	if (is_known(skb, &arrival, &frontend) || arrival.resets)
 		return NEXT;
+	/* As with kube-proxy, ranges are for new connections: those that exist outlive a change. */
+	if (!may_use(&frontend, &arrival.from.address))
+		return drop(REASON_PACKET_NOT_IN_RANGES);
 	return begin(skb, &arrival, &frontend);
 }
