@@ -35,6 +35,18 @@ fn both_directions_are_enforced_and_a_change_counts_at_once() {
     assert!(check.is_well() && check.enforced == 0, "{check:?}");
 }
 
+/// The wait for events is interrupted.
+#[test]
+fn an_agent_that_was_stopped_for_a_moment_goes_on_logging() {
+    let mut world = World::new();
+    world.policy("db", ONLY_WEB, "db");
+    for denials in 1..=3 {
+        assert!(is_refused(&world.stranger, &world.db));
+        world.node.wait(|node| node.log().lines().filter(|line| line.contains("policy-denied-in")).count() == denials);
+        world.node.interrupt();
+    }
+}
+
 #[test]
 fn a_connection_that_exists_goes_on() {
     let mut world = World::new();
