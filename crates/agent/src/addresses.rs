@@ -4,24 +4,49 @@ use crate::message::{Gone, Message};
 use ipnet::IpNet;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use sidestep_error::chain;
 use sidestep_mesh::address::Address;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// rtnetlink(7): RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR as bits.
 const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 8;
 /// Changes come in bursts: wait so long for the burst to end.
 const SWARM: Duration = Duration::from_millis(10);
+/// A failure passes, such as that no descriptor is free: after so long everything is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Failures that follow each other faster are one in the log.
+const SAME: Duration = Duration::from_secs(60);
 
 /// Reports the addresses now and after each change, until the receiver has gone.
-pub fn follow(inbox: &Sender<Message>) -> io::Result<Gone> {
+pub fn follow(inbox: &Sender<Message>) -> Gone {
+    follow_by(present, inbox)
+}
+
+fn follow_by(mut read: impl FnMut() -> io::Result<Message>, inbox: &Sender<Message>) -> Gone {
+    let mut failed: Option<Instant> = None;
+    loop {
+        let error = match until_failure(&mut read, inbox) {
+            Ok(gone) => return gone,
+            Err(error) => chain(&error).to_string(),
+        };
+        if failed.is_none_or(|at| at.elapsed() > SAME) {
+            tracing::error!("NodePorts and policies do not follow this node's addresses: reading them fails: {error}");
+        }
+        failed = Some(Instant::now());
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// What has changed before the socket is open is in the first reading.
+fn until_failure(read: &mut impl FnMut() -> io::Result<Message>, inbox: &Sender<Message>) -> io::Result<Gone> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind(&SocketAddr::new(0, GROUPS))?;
     loop {
-        if inbox.send(present()?).is_err() {
+        if inbox.send(read()?).is_err() {
             return Ok(Gone);
         }
         wait(&socket)?;
@@ -67,5 +92,26 @@ fn is_link_local(ip: &IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn addresses_are_read_again_after_a_failure() {
+        let (inbox, messages) = channel();
+        let mut attempts = 0;
+        let read = || {
+            attempts += 1;
+            if attempts == 1 { Err(Errno::MFILE.into()) } else { present() }
+        };
+        // The first message that can be sent ends it.
+        drop(messages);
+        let _gone = follow_by(read, &inbox);
+        assert_eq!(attempts, 2);
     }
 }
