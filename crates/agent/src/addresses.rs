@@ -82,10 +82,9 @@ fn present() -> io::Result<Message> {
     Ok(Message::NodeAddresses { own, dns_cache })
 }
 
-/// The addresses in these networks; without networks, all.
-pub fn within(ranges: &[IpNet], all: &BTreeSet<Address>) -> BTreeSet<Address> {
-    let is_wanted = |ip: IpAddr| ranges.is_empty() || ranges.iter().any(|range| range.contains(&ip));
-    all.iter().filter(|address| is_wanted(address.ip())).copied().collect()
+/// Whether the address is in one of these networks, or there are none.
+pub fn is_within(networks: &[IpNet], address: Address) -> bool {
+    networks.is_empty() || networks.iter().any(|network| network.contains(&address.ip()))
 }
 
 fn is_link_local(ip: &IpAddr) -> bool {

@@ -152,8 +152,9 @@ static __always_inline int source_to(struct __sk_buff *skb, const struct arrival
 		__builtin_memcpy(path.ipv6_dst, &backend->address, sizeof(path.ipv6_dst));
 	}
 	found = bpf_fib_lookup(skb, &path, sizeof(path), FIND_SOURCE | SKIP_NEIGHBOUR);
+	/* The backend is the node itself, or no route leads to it. */
 	if (found == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return 0;
+		return is_in_table(&node_addresses, &backend->address) ? 0 : -1;
 	if (found != BPF_FIB_LKUP_RET_SUCCESS)
 		return -1;
 	if (arrival->v4)
