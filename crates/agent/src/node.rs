@@ -244,9 +244,9 @@ impl Node {
                 report::log(&news);
                 news.into_iter().for_each(|(name, status)| self.view.pods.update(name, status));
             }
-            Message::NodeAddresses(addresses) => {
-                self.view.policing.set_node(&addresses);
-                self.addresses = addresses;
+            Message::NodeAddresses { own, dns_cache } => {
+                self.view.policing.set_node(own.union(&dns_cache).map(|one| one.ip()).collect());
+                self.addresses = own;
                 self.write_addresses();
                 self.follow_devices();
             }

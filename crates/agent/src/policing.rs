@@ -4,7 +4,6 @@
 use crate::captures::PolicyPlan;
 use sidestep_ebpf::error::Result;
 use sidestep_ebpf::policy;
-use sidestep_mesh::address::Address;
 use sidestep_mesh::bypass::{self, BypassFlags, Refusal};
 use sidestep_mesh::object::{Bypass, Name};
 use sidestep_mesh::plane::FrontendKey;
@@ -75,8 +74,7 @@ impl Policing {
         })
     }
 
-    pub fn set_node(&mut self, addresses: &BTreeSet<Address>) {
-        let addresses: BTreeSet<IpAddr> = addresses.iter().map(|address| address.ip()).collect();
+    pub fn set_node(&mut self, addresses: BTreeSet<IpAddr>) {
         if addresses != self.node {
             self.note(Changed::Policies);
         }

@@ -222,12 +222,8 @@ fn source(settings: &Settings, heard: &Heard) -> Box<dyn Source> {
 
 fn start_addresses(inbox: &Sender<Message>) {
     let inbox = inbox.clone();
-    spawn("addresses", move || match addresses::follow(&inbox) {
-        Ok(_gone) => {}
-        Err(error) => {
-            let error = chain(&error);
-            tracing::error!("NodePorts and policies do not follow this node's addresses any more: {error}");
-        }
+    spawn("addresses", move || {
+        let _gone = addresses::follow(&inbox);
     });
 }
 

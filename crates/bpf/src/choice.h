@@ -10,11 +10,19 @@
 /* How many backends are tried until one is not yet the peer of another socket with the same source port. */
 #define TRIES 4
 
+/* Whether NodePorts answer at this address, which is the node's. */
+static __always_inline bool has_node_ports(const struct address *address)
+{
+	u8 kind = 0;
+
+	return READ_ENTRY(&node_addresses, address, &kind) && kind == WITH_NODE_PORTS;
+}
+
 static __always_inline bool is_node_address(const struct address *address, u64 netns)
 {
 	if (address_is_v4_loopback(address))
 		return netns == node_netns;
-	return is_in_table(&node_addresses, address);
+	return has_node_ports(address);
 }
 
 /* The Service that is reached at `to`; false if there is none. */

@@ -128,6 +128,18 @@ static __always_inline void end_earlier(struct bpf_sock_addr *ctx)
 }
 
 /*
+ * Ends the record of an aborted socket that sends to another address than its Service's: if user space connected the socket to
+ * the Service's next backend, answers from that address would be lost. Not inlined: the caller's stack has no room.
+ */
+static __noinline void end_aborted(struct bpf_sock_addr *ctx, const struct endpoint *to)
+{
+	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
+
+	if (translation && translation->connected == ABORTED && !endpoint_equal(&translation->frontend, to))
+		end_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), protocol_of(ctx));
+}
+
+/*
  * A backend for the socket. 0: there is none, or policy forbids it; the call's error is then set. A refused datagram socket
  * keeps its present peer. A stream socket's previous tuple is freed first, so that the new choice can use it.
  */

@@ -69,6 +69,7 @@ static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *
 
 	if (is_barred(ctx, to))
 		return DENY;
+	end_aborted(ctx, to);
 	if (captured_pod(bpf_get_netns_cookie(ctx), &pod))
 		redirect = redirect_datagram(ctx, &pod, to, from);
 	if (redirect == NOT_REDIRECTED)

@@ -134,7 +134,12 @@ static __always_inline bool is_known(struct __sk_buff *skb, const struct arrival
 static __always_inline int source_to(struct __sk_buff *skb, const struct arrival *arrival, const struct endpoint *backend,
 				     struct address *source)
 {
-	struct bpf_fib_lookup path = { .ifindex = skb->ifindex, .l4_protocol = arrival->protocol };
+	struct bpf_fib_lookup path = {
+		.ifindex = skb->ifindex,
+		.l4_protocol = arrival->protocol,
+		/* With 0 the look-up refuses a packet that its device cannot take in one piece. The kernel deals with those itself. */
+		.tot_len = 1,
+	};
 	long found;
 
 	if (arrival->v4) {
@@ -147,8 +152,9 @@ static __always_inline int source_to(struct __sk_buff *skb, const struct arrival
 		__builtin_memcpy(path.ipv6_dst, &backend->address, sizeof(path.ipv6_dst));
 	}
 	found = bpf_fib_lookup(skb, &path, sizeof(path), FIND_SOURCE | SKIP_NEIGHBOUR);
+	/* The backend is the node itself, or no route leads to it. */
 	if (found == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return 0;
+		return is_in_table(&node_addresses, &backend->address) ? 0 : -1;
 	if (found != BPF_FIB_LKUP_RET_SUCCESS)
 		return -1;
 	if (arrival->v4)
@@ -239,9 +245,10 @@ int external(struct __sk_buff *skb)
 
 	if (!read_arrival(skb, &arrival) || !find_external(&arrival, &frontend))
 		return NEXT;
-	if (!may_use(&frontend, &arrival.from.address))
-		return drop(REASON_PACKET_NOT_IN_RANGES);
 	if (is_known(skb, &arrival, &frontend) || arrival.resets)
 		return NEXT;
+	/* As with kube-proxy, ranges are for new connections: those that exist outlive a change. */
+	if (!may_use(&frontend, &arrival.from.address))
+		return drop(REASON_PACKET_NOT_IN_RANGES);
 	return begin(skb, &arrival, &frontend);
 }

@@ -62,7 +62,7 @@ VERIFIED_ONCE bool find_external(const struct arrival *arrival, struct frontend 
 	key.address = arrival->to.address;
 	key.port = arrival->to.port;
 	key.protocol = arrival->protocol;
-	of_node = is_in_table(&node_addresses, &arrival->to.address);
+	of_node = has_node_ports(&arrival->to.address);
 	if (find_in(&key, SCOPE_EXTERNAL, SCOPE_EXTERNAL_NODE, of_node, frontend)) {
 		/* Packets that pods send may have a frontend of their own. A flag that only those of others have says so. */
 		if (!(frontend->flags & MASQUERADE) && is_pod_address(&arrival->from.address))

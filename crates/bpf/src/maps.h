@@ -37,7 +37,7 @@ struct {
 	__type(value, u8);
 } members SEC(".maps");
 
-/* Addresses of this node, at which NodePorts answer. */
+/* All addresses of this node, and whether NodePorts answer there (enum node_address). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

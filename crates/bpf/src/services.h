@@ -41,6 +41,12 @@ enum frontend_flags {
 	ELSEWHERE = 1 << 4,         /* only other nodes have endpoints: packets are dropped, not refused */
 };
 
+/* Values of `node_addresses`. */
+enum node_address {
+	WITH_NODE_PORTS = 1,
+	WITHOUT_NODE_PORTS = 2, /* the node's own all the same */
+};
+
 /* The mark of a packet that is to be refused: the whole of it (0x51de5e9), which nobody else uses. */
 #define REFUSED_MARK 85845481
 

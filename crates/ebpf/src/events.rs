@@ -6,6 +6,8 @@ use crate::plane::REASONS;
 use crate::service_pins;
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use sidestep_mesh::address::{Endpoint, Protocol};
+use std::cell::Cell;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,16 +48,26 @@ impl Event {
 pub fn follow(pins: &Path, mut take: impl FnMut(Event) -> bool) -> Result<()> {
     let path = service_pins::maps_path(pins)?.join("events");
     let map = MapHandle::from_pinned_path(&path).at("open", &path)?;
+    let is_over = Cell::new(false);
     // An event of an unknown kind is skipped.
-    let each = |bytes: &[u8]| match event::from_bytes(bytes).and_then(|found| Event::new(&found)) {
-        Some(event) if !take(event) => -1,
-        _ => 0,
+    let each = |bytes: &[u8]| {
+        let event = event::from_bytes(bytes).and_then(|found| Event::new(&found));
+        is_over.set(event.is_some_and(|event| !take(event)));
+        -i32::from(is_over.get())
     };
     let mut builder = RingBufferBuilder::new();
     builder.add(&map, each).at("read", &path)?;
     let ring = builder.build().at("read", &path)?;
-    while ring.poll(Duration::MAX).is_ok() {}
-    Ok(())
+    loop {
+        let polled = ring.poll_raw(Duration::MAX);
+        if is_over.get() {
+            return Ok(());
+        }
+        // A process that is stopped and goes on interrupts the wait, without any handler of a signal.
+        if polled < 0 && polled != -libc::EINTR {
+            return Err(io::Error::from_raw_os_error(-polled)).at("read", &path);
+        }
+    }
 }
 
 /// What a reason means, in a sentence.

@@ -21,6 +21,11 @@ const MASQUERADE: u32 = 1 << 2;
 const RESTRICTED: u32 = 1 << 3;
 const ELSEWHERE: u32 = 1 << 4;
 
+/// `enum node_address`: an address of the node at which NodePorts answer.
+pub const WITH_NODE_PORTS: u8 = 1;
+/// ... and one at which they do not.
+pub const WITHOUT_NODE_PORTS: u8 = 2;
+
 /// The mark of packets that the kernel is to refuse.
 pub const REFUSED_MARK: u32 = 0x51de5e9;
 

@@ -3,8 +3,8 @@
 use crate::error::{Doing, Result};
 use crate::grace;
 use crate::layout::{
-    self, MapData, address, backend, frontend, frontend_key, member_key, network_key, service_counters, slot,
-    source_key,
+    self, MapData, WITH_NODE_PORTS, WITHOUT_NODE_PORTS, address, backend, frontend, frontend_key, member_key,
+    network_key, service_counters, slot, source_key,
 };
 use crate::shared::Shared;
 use crate::table::Table;
@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidestep_mesh::address::{Address, Endpoint};
 use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot, Source};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::offset_of;
 use std::path::Path;
@@ -138,14 +138,21 @@ impl Maps {
         })
     }
 
-    /// Sets the addresses at which NodePorts answer.
-    pub fn set_node_addresses(&mut self, wanted: &BTreeSet<Address>) -> Result<()> {
-        let old: BTreeSet<Address> = self.node_addresses()?;
+    /// Sets the node's own addresses, and at which of them NodePorts answer.
+    pub fn set_node_addresses(
+        &mut self,
+        own: &BTreeSet<Address>,
+        has_node_ports: impl Fn(Address) -> bool,
+    ) -> Result<()> {
+        let kind = |address| if has_node_ports(address) { WITH_NODE_PORTS } else { WITHOUT_NODE_PORTS };
+        let entries = self.node_addresses.entries()?.into_iter();
+        let old: BTreeMap<Address, u8> = entries.map(|(address, kind)| (layout::to_address(&address), kind)).collect();
         // Removals first, to make room for additions.
-        let gone: Vec<_> = old.difference(wanted).map(|address| layout::address_of(*address)).collect();
-        self.node_addresses.remove_all(&gone)?;
-        let new: Vec<_> = wanted.difference(&old).map(|address| (layout::address_of(*address), 1)).collect();
-        self.node_addresses.put_all(&new)
+        let gone = old.keys().filter(|address| !own.contains(*address));
+        self.node_addresses.remove_all(&gone.map(|address| layout::address_of(*address)).collect::<Vec<_>>())?;
+        let wanted = own.iter().map(|address| (*address, kind(*address)));
+        let new = wanted.filter(|(address, kind)| old.get(address) != Some(kind));
+        self.node_addresses.put_all(&new.map(|(address, kind)| (layout::address_of(address), kind)).collect::<Vec<_>>())
     }
 
     /// Sets the networks of the cluster's pods.
@@ -158,7 +165,9 @@ impl Maps {
 
     /// The addresses at which NodePorts answer.
     pub fn node_addresses(&self) -> Result<BTreeSet<Address>> {
-        Ok(self.node_addresses.entries()?.iter().map(|(address, _)| layout::to_address(address)).collect())
+        let entries = self.node_addresses.entries()?.into_iter();
+        let found = entries.filter(|(_, kind)| *kind == WITH_NODE_PORTS);
+        Ok(found.map(|(address, _)| layout::to_address(&address)).collect())
     }
 
     /// The frontend with this key.

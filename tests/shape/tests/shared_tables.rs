@@ -86,6 +86,7 @@ fn twins_have_the_same_variants_in_the_same_places() {
 fn constants_have_the_same_numbers() {
     for (header, name, prefix, source, left_out) in [
         ("services.h", "frontend_flags", "", "crates/ebpf/src/layout.rs", &[][..]),
+        ("services.h", "node_address", "", "crates/ebpf/src/layout.rs", &[]),
         ("policy.h", "said", "", "crates/mesh/src/policy/tables.rs", &[]),
         ("policy.h", "identity_flags", "", "crates/ebpf/src/policy/layout.rs", &[]),
         ("policy.h", "address_kind", "ADDRESS_", "crates/ebpf/src/policy/addresses.rs", &["ADDRESS_OF_OTHERS"]),

@@ -4,18 +4,20 @@ use super::names::{Names, other};
 use sidestep_agent_api::{Counted, Flows, Pair, ServiceFlows, Workload};
 use sidestep_ebpf::watch::{self, Between, Side};
 use sidestep_mesh::object::Name;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many pairs of workloads are counted separately, in the order in which they appear; the others are one pair.
 const MOST_PAIRS: usize = 1000;
+/// Numbers whose workloads are remembered. A number is used up by each change of labels, so some of those that have gone are forgotten.
+const MOST_KNOWN: usize = 65_536;
 
 type Two = (Workload, Workload, Side);
 
 #[derive(Default)]
 pub struct Ledger {
     names: Names,
-    /// All numbers seen, and their workloads: a number is never reused.
-    known: HashMap<u32, Workload>,
+    /// Numbers seen, and their workloads: numbers rise, and none is reused.
+    known: BTreeMap<u32, Workload>,
     told: BTreeSet<Two>,
     /// Counts of forgotten entries.
     pairs: BTreeMap<Two, watch::Counted>,
@@ -52,7 +54,17 @@ impl Ledger {
         let there = self.names.services();
         self.services.retain(|(name, _), _| there.contains(name));
         self.all_services.retain(|(name, _), _| there.contains(name));
+        self.forget_oldest();
         gone
+    }
+
+    /// Of those that have gone. The kernel half still counts by the other numbers.
+    fn forget_oldest(&mut self) {
+        let too_many = self.known.len().saturating_sub(MOST_KNOWN);
+        let gone = self.known.keys().filter(|number| self.names.identity(**number).is_none());
+        for number in gone.take(too_many).copied().collect::<Vec<_>>() {
+            self.known.remove(&number);
+        }
     }
 
     fn two(&mut self, between: &Between) -> Two {
@@ -152,6 +164,22 @@ mod tests {
         assert_eq!(sums(&ledger), (vec![5, 7], vec![]));
         assert!(ledger.update(&[(between(17, 3), counted(1))], other).is_empty());
         assert_eq!(sums(&ledger), (vec![5, 8], vec![1]));
+    }
+
+    /// The sum of one that stays does not decrease when it goes at last.
+    #[test]
+    fn only_so_many_of_those_who_have_gone_are_remembered() {
+        let mut ledger = Ledger::default();
+        let lasting = (between(16, 0), counted(5));
+        for number in 17..100_017 {
+            let found = [lasting, (between(number, 0), counted(1))];
+            ledger.update(&found, Names::of(&[(16, "lasting"), (number, "short")], &[]));
+            assert!(ledger.known.len() <= MOST_KNOWN);
+        }
+        ledger.update(&[lasting], Names::default());
+        let pairs = ledger.counts().pairs;
+        let its = pairs.iter().find(|pair| pair.client.workload == "lasting").unwrap();
+        assert_eq!(its.counted.connections, 5);
     }
 
     #[test]

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 impl Node {
     pub(super) fn write_addresses(&mut self) {
-        let addresses = addresses::within(&self.view.settings.node_port_addresses, &self.addresses);
-        if let Err(error) = self.view.maps.set_node_addresses(&addresses) {
+        let networks = &self.view.settings.node_port_addresses;
+        let has_node_ports = |address| addresses::is_within(networks, address);
+        if let Err(error) = self.view.maps.set_node_addresses(&self.addresses, has_node_ports) {
             tracing::error!("the node's addresses are not in the tables: {}", chain(&error));
         }
     }

@@ -1,6 +1,7 @@
 //! A testbed with an agent in its node, and helpers for tests.
 
 use crate::yaml;
+use rustix::process::{Pid, Signal, WaitOptions};
 use sidestep_agent_api::{Answer, Capture, Captures, Check, Explanation, Policies, Question, Service, Status, ask};
 use sidestep_error::chain;
 use sidestep_testkit::{Pod, Testbed};
@@ -129,16 +130,26 @@ impl Node {
 
     /// Sends SIGTERM, and waits for the end.
     pub fn stop(&mut self) -> ExitStatus {
-        let mut agent = self.agent.take().expect("an agent runs");
-        let pid = rustix::process::Pid::from_child(&agent);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        agent.wait().unwrap()
+        self.send(Signal::TERM);
+        self.wait_for_end()
     }
 
     /// Sends SIGHUP.
     pub fn hang_up(&self) {
-        let pid = rustix::process::Pid::from_child(self.agent.as_ref().expect("an agent runs"));
-        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        self.send(Signal::HUP);
+    }
+
+    /// Stops the agent for a moment. Some system calls that wait then fail with EINTR, although no signal is handled.
+    pub fn interrupt(&self) {
+        let pid = self.send(Signal::STOP);
+        rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+        self.send(Signal::CONT);
+    }
+
+    fn send(&self, signal: Signal) -> Pid {
+        let pid = Pid::from_child(self.agent.as_ref().expect("an agent runs"));
+        rustix::process::kill_process(pid, signal).unwrap();
+        pid
     }
 
     /// Whether the agent has installed its handler of SIGHUP: before, the signal would kill it.

@@ -112,7 +112,7 @@ impl Pair {
 #[test]
 fn from_the_program_to_the_program() {
     let mut pair = Pair::new(Bypass::Both);
-    pair.world.node.maps.set_node_addresses(&[at("10.244.0.1", 0).ip().into()].into()).unwrap();
+    pair.world.node.maps.set_node_addresses(&[at("10.244.0.1", 0).ip().into()].into(), |_| true).unwrap();
     let direct = of(pair.server.v4, 8080);
     let places = [at(VIP, 80), mapped(at(VIP, 80)), direct, mapped(direct), at("10.244.0.1", 30_080)];
     for to in places {

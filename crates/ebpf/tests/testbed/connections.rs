@@ -135,9 +135,13 @@ fn node_ports_answer_at_the_node_and_at_its_loopback_only_there() {
     service.ports[0].node_port = Some(30080);
     node.change(Change::Put(Object::Service(service)));
     node.endpoints("web", Tcp, [(server.v4, 8080)]);
-    node.maps.set_node_addresses(&BTreeSet::from([at("10.244.0.1", 0).ip().into()])).unwrap();
+    let own = BTreeSet::from([at("10.244.0.1", 0).ip().into()]);
+    node.maps.set_node_addresses(&own, |_| true).unwrap();
     assert_eq!(client.namespace.run(|| dial(at("10.244.0.1", 30080)).unwrap().0), server.v4);
     assert_eq!(node.testbed.node.run(|| dial(at("127.0.0.1", 30080)).unwrap().0), server.v4);
+    node.maps.set_node_addresses(&own, |_| false).unwrap();
+    assert!(client.namespace.run(|| dial(at("10.244.0.1", 30080))).is_err());
+    assert!(node.maps.node_addresses().unwrap().is_empty());
     for (pod, to) in [(&client, "127.0.0.1"), (&client, "10.244.0.99")] {
         assert!(pod.namespace.run(|| dial(at(to, 30080))).is_err(), "{to}");
     }

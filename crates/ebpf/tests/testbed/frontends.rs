@@ -119,7 +119,7 @@ fn node_ports_of_both_families() {
         node.change(Change::Put(Object::Service(service)));
         node.endpoints(name, protocol, [(server.v4, 8080), (server.v6, 8080)]);
     }
-    node.maps.set_node_addresses(&[NODE, NODE6].map(|ip| at(ip, 0).ip().into()).into()).unwrap();
+    node.maps.set_node_addresses(&[NODE, NODE6].map(|ip| at(ip, 0).ip().into()).into(), |_| true).unwrap();
     let reach = |to: SocketAddr| {
         let who = if to.is_ipv4() || to.ip().to_canonical().is_ipv4() { server.v4 } else { server.v6 };
         assert_eq!(dial(to).unwrap(), (who, to));
@@ -148,7 +148,7 @@ fn a_node_port_answers_in_its_services_families_only() {
     service.ports = vec![port("", Tcp, 80, Some(30080))];
     node.change(Change::Put(Object::Service(service)));
     node.endpoints("web", Tcp, [(server.v6, 8080)]);
-    node.maps.set_node_addresses(&[NODE, NODE6].map(|ip| at(ip, 0).ip().into()).into()).unwrap();
+    node.maps.set_node_addresses(&[NODE, NODE6].map(|ip| at(ip, 0).ip().into()).into(), |_| true).unwrap();
     client.namespace.run(|| {
         assert_eq!(dial(at(NODE6, 30080)).unwrap(), (server.v6, at(NODE6, 30080)));
         assert_eq!(dial(at(NODE, 30080)).unwrap_err().kind(), ErrorKind::ConnectionRefused);

@@ -131,7 +131,7 @@ fn all_addresses_of_the_node_may_change_at_once() {
         (first..first + 10_000).map(|number| Address::from(std::net::IpAddr::from(Ipv4Addr::from(number)))).collect()
     };
     for first in [0x0a61_0000, 0x0a71_0000] {
-        node.maps.set_node_addresses(&some(first)).unwrap();
+        node.maps.set_node_addresses(&some(first), |_| true).unwrap();
         assert_eq!(node.maps.node_addresses().unwrap(), some(first));
     }
 }

@@ -154,6 +154,28 @@ fn an_aborted_socket_connects_to_the_new_backend() {
     assert_eq!(run(&node, true), Reclaimed::default(), "it waits for nothing any more");
 }
 
+/// If it were connected, it would no longer hear the server to which its program has turned.
+#[test]
+fn an_aborted_socket_that_sends_elsewhere_is_not_connected_any_more() {
+    let mut node = Node::new();
+    let (client, backend, other) = (node.testbed.pod(), node.testbed.pod(), node.testbed.pod());
+    let _echoes = [echo(&backend, 5353), echo(&other, 5353)];
+    node.service("dns", Udp, VIP, 53, [(backend.v4, 5353)]);
+    let elsewhere = SocketAddr::new(other.v4, 5353);
+    let (turned, waiting) = (connected(&client, at(VIP, 53)), connected(&client, at(VIP, 53)));
+    node.endpoints("dns", Udp, []);
+    assert_eq!(run(&node, false).ended, 2);
+    for socket in [&turned, &waiting] {
+        assert_eq!(socket.take_error().unwrap().unwrap().kind(), ErrorKind::ConnectionAborted);
+    }
+    assert_eq!(ask(&turned, elsewhere), (other.v4, elsewhere));
+    node.endpoints("dns", Udp, [(backend.v4, 5353)]);
+    assert_eq!(run(&node, true), Reclaimed { moved: 1, ended: 0, waiting: 0 });
+    assert_eq!(ask(&turned, elsewhere), (other.v4, elsewhere));
+    waiting.send(b"?").unwrap();
+    assert_eq!(hear(&waiting), (backend.v4, at(VIP, 53)));
+}
+
 /// A name of ip-netns(8) without a namespace, as left by a reboot.
 struct Name(std::path::PathBuf);
 

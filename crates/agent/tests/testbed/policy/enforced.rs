@@ -1,10 +1,12 @@
 //! Policy documents take effect.
 
 use super::world::{ONLY_WEB, World, call, is_refused};
+use crate::agent::at;
 use crate::yaml;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 #[test]
 fn both_directions_are_enforced_and_a_change_counts_at_once() {
@@ -33,6 +35,18 @@ fn both_directions_are_enforced_and_a_change_counts_at_once() {
     assert!(check.is_well() && check.enforced == 0, "{check:?}");
 }
 
+/// The wait for events is interrupted.
+#[test]
+fn an_agent_that_was_stopped_for_a_moment_goes_on_logging() {
+    let mut world = World::new();
+    world.policy("db", ONLY_WEB, "db");
+    for denials in 1..=3 {
+        assert!(is_refused(&world.stranger, &world.db));
+        world.node.wait(|node| node.log().lines().filter(|line| line.contains("policy-denied-in")).count() == denials);
+        world.node.interrupt();
+    }
+}
+
 #[test]
 fn a_connection_that_exists_goes_on() {
     let mut world = World::new();
@@ -50,6 +64,33 @@ fn a_connection_that_exists_goes_on() {
         client.read_exact(&mut got).unwrap();
         assert_eq!(got, [round]);
     }
+}
+
+/// Pods ask NodeLocal DNSCache by an address that is link-local, and not the node's for NodePorts.
+#[test]
+fn the_nodes_dns_cache_is_the_node() {
+    let mut world = World::new();
+    world.policy("web", "select: {matchLabels: {app: web}}, egress: [{action: allow, to: [{node: true}]}]", "web");
+    assert!(is_refused(&world.web, &world.db));
+    let World { node, web, .. } = &mut world;
+    node.testbed.node.ip("link add nodelocaldns type bridge");
+    node.testbed.node.ip("link set nodelocaldns up");
+    node.testbed.node.ip("addr add 169.254.20.10/32 dev nodelocaldns");
+    let cache = at("169.254.20.10", 53);
+    let (listener, server) =
+        node.testbed.node.run(|| (TcpListener::bind(cache).unwrap(), UdpSocket::bind(cache).unwrap()));
+    node.wait(|_| web.namespace.run(|| TcpStream::connect(cache)).is_ok());
+    listener.accept().unwrap();
+    let client = web.namespace.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    for socket in [&client, &server] {
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    }
+    client.send_to(b"?", cache).unwrap();
+    let (_, from) = server.recv_from(&mut [0; 8]).unwrap();
+    server.send_to(b"!", from).unwrap();
+    assert_eq!(client.recv_from(&mut [0; 8]).unwrap(), (1, cache));
+    let node_ports = node.status().unwrap().node_addresses;
+    assert!(node_ports.iter().all(|address| !address.starts_with("169.254.")), "{node_ports:?}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! UDP, fragments and ICMP errors.
 
 use super::world::{CLIENT, INSIDE, NODE, NODE_PORT, World, frontends};
-use crate::sockets::{ask, at, echo, patient, socket, socket6};
+use crate::sockets::{ask, at, echo, patient, socket, socket6, until};
+use rustix::io::Errno;
 use sidestep_mesh::address::Protocol::Udp;
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 
 #[test]
@@ -45,6 +46,39 @@ fn fragments_arrive_as_one_datagram() {
             assert!(found[..length] == sent && from == to);
         }
     }
+}
+
+/// What does not fit into the backend's device is the kernel's to fragment, or to answer by an ICMP error.
+#[test]
+fn a_first_datagram_that_is_too_large_for_the_backends_device_is_fragmented_or_answered() {
+    let mut world = World::new();
+    let pod = world.pod();
+    let server = pod.namespace.run(|| patient(UdpSocket::bind("[::]:8080").unwrap()));
+    world.service(Udp, &[(&pod, "node")], |_| {});
+    world.node.testbed.node.ip("link set br0 mtu 1400");
+    let sent = [7_u8; 1440];
+    let arrives = || assert_eq!(server.recv(&mut [0; 2000]).unwrap(), sent.len());
+    let connected = |to: SocketAddr| {
+        let socket = if to.is_ipv4() { socket() } else { socket6() };
+        socket.connect(to).unwrap();
+        socket
+    };
+    let may_be_fragmented = |is: &str| std::fs::write("/proc/sys/net/ipv4/ip_no_pmtu_disc", is).unwrap();
+    world.outside.run(|| {
+        may_be_fragmented("1");
+        connected(frontends(0)[0]).send(&sent).unwrap();
+        arrives();
+        may_be_fragmented("0");
+        for to in [frontends(0)[0], frontends(1)[0]] {
+            let socket = connected(to);
+            socket.send(&sent).unwrap();
+            let told = socket.recv(&mut [0; 8]).unwrap_err();
+            assert_eq!(told.raw_os_error(), Some(Errno::MSGSIZE.raw_os_error()), "{to}");
+            // The client's kernel fragments from now on.
+            socket.send(&sent).unwrap();
+            arrives();
+        }
+    });
 }
 
 /// The backend's "port unreachable" names the backend; the client must see it for the address that it has sent to.
@@ -93,6 +127,41 @@ fn a_conversation_does_not_take_another_backend_for_its_own() {
     node.reconciler.collect_garbage(&mut node.maps, 2_000_000_000).unwrap();
     world.service(Udp, &[(&pods[1], "node")], |_| {});
     assert_eq!(ask(&client, to), (pods[1].v4, to));
+}
+
+/// To the program both look alike: a backend that no route leads to, and one that is the node itself.
+#[test]
+fn a_backend_without_a_route_is_not_taken_for_the_node() {
+    let mut world = World::new();
+    let pod = world.pod();
+    let server = pod.namespace.run(|| patient(UdpSocket::bind("[::]:8080").unwrap()));
+    world.service(Udp, &[(&pod, "node")], |_| {});
+    let (client, to) = (world.outside.run(socket), frontends(0)[0]);
+    let before = world.node.reason("packet-not-tracked");
+    world.node.testbed.node.ip("route del 10.244.0.0/16 dev br0");
+    client.send_to(b"?", to).unwrap();
+    until("the packet is dropped", || world.node.reason("packet-not-tracked") > before);
+    world.node.testbed.node.ip("route add 10.244.0.0/16 dev br0 src 10.244.0.1");
+    client.send_to(b"?", to).unwrap();
+    let (_, from) = server.recv_from(&mut [0; 8]).unwrap();
+    assert_eq!(from.ip().to_canonical().to_string(), INSIDE[0]);
+    server.send_to(b"!", from).unwrap();
+    assert_eq!(client.recv_from(&mut [0; 8]).unwrap(), (1, to));
+}
+
+#[test]
+fn a_backend_in_the_nodes_network_sees_the_client() {
+    let mut world = World::new();
+    let own = at(INSIDE[0], 8080);
+    let server = world.node.testbed.node.run(|| patient(UdpSocket::bind(own).unwrap()));
+    world.service(Udp, &[], |_| {});
+    world.node.endpoints("web", Udp, [(own.ip(), own.port())]);
+    let (client, to) = (world.outside.run(socket), frontends(0)[0]);
+    client.send_to(b"?", to).unwrap();
+    let (_, from) = server.recv_from(&mut [0; 8]).unwrap();
+    assert_eq!(from.ip(), at(CLIENT[0], 0).ip());
+    server.send_to(b"!", from).unwrap();
+    assert_eq!(client.recv_from(&mut [0; 8]).unwrap(), (1, to));
 }
 
 /// The node may masquerade a pod's own flow at a port that is a NodePort as well.

@@ -79,6 +79,24 @@ fn only_sources_in_the_ranges_reach_a_load_balancers_address() {
     world.outside.run(|| call(at(BALANCER[1], 80)).exchange(1000));
 }
 
+/// As with kube-proxy: whoever leaves the ranges opens no new connection.
+#[test]
+fn a_connection_outlives_a_change_of_the_ranges() {
+    let mut world = World::new();
+    let pod = world.pod();
+    let _witness = witness(&pod);
+    world.service(Tcp, &[(&pod, "node")], |_| {});
+    let mut earlier = world.outside.run(|| call(at(BALANCER[0], 80)));
+    let others = vec!["203.0.113.0/24".parse().unwrap()];
+    world.service(Tcp, &[(&pod, "node")], |service| service.source_ranges = others);
+    let before = world.node.reason("packet-not-in-ranges");
+    earlier.exchange(100_000);
+    assert_eq!(world.node.reason("packet-not-in-ranges"), before);
+    world.outside.run(|| dropped(at(BALANCER[0], 80)));
+    assert!(world.node.reason("packet-not-in-ranges") > before);
+    earlier.exchange(1000);
+}
+
 #[test]
 fn an_address_keeps_its_backend() {
     let mut world = World::new();

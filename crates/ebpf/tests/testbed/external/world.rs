@@ -43,7 +43,7 @@ impl World {
         node.reconciler.set_node(choose::Node { name: "node".into(), zone: None, external: true });
         let outside = connect_outside(&node.testbed.node);
         let addresses: BTreeSet<_> = NODE.iter().chain(&INSIDE).map(|ip| at(ip, 0).ip().into()).collect();
-        node.maps.set_node_addresses(&addresses).unwrap();
+        node.maps.set_node_addresses(&addresses, |_| true).unwrap();
         let pins = node.options.pins.clone();
         let external = node.testbed.node.run(|| external::install(&pins).unwrap());
         World { external, outside, node, _served: served }

@@ -46,7 +46,7 @@ fn programs_see_what_they_would_see_of_kube_proxy() {
     let pods: Vec<_> = (0..3).map(|_| node.testbed.pod()).collect();
     let stranger = node.testbed.pod();
     let _servers: Vec<_> = pods.iter().flat_map(servers::all).collect();
-    node.maps.set_node_addresses(&NODE.map(|ip| at(ip, 0).ip().into()).into()).unwrap();
+    node.maps.set_node_addresses(&NODE.map(|ip| at(ip, 0).ip().into()).into(), |_| true).unwrap();
     // A client elsewhere, one that may be its own backend, and the node.
     give_routes(&stranger.namespace, "eth0");
     give_routes(&pods[0].namespace, "eth0");
