@@ -22,7 +22,10 @@ pub enum Message {
     /// The status of captured pods.
     Captured(Report),
     /// All addresses of this node, and those by which pods reach its DNS cache.
-    NodeAddresses { own: BTreeSet<Address>, dns_cache: BTreeSet<Address> },
+    NodeAddresses {
+        own: BTreeSet<Address>,
+        dns_cache: BTreeSet<Address>,
+    },
     /// Rare events in the kernel have been counted, the first since they were last taken.
     Events,
     /// What happened to connected UDP sockets whose backend had gone, or why nothing did.
