@@ -20,7 +20,7 @@ pub unsafe fn fork() -> pid_t {
     let pid = unsafe { next::fork() };
     match pid {
         0 => {}
-        1.. => forking::done(),
+        1.. => forking::done(pid as u32),
         _ => forking::failed(),
     }
     pid
@@ -43,7 +43,7 @@ fn followed(is_apart: bool, native: impl FnOnce() -> c_long) -> c_long {
     match pid {
         0 => errno::keep(forking::in_child),
         -1 => forking::failed(),
-        _ => forking::done(),
+        _ => forking::done(pid as u32),
     }
     pid
 }
