@@ -111,6 +111,11 @@ const HAND_OVER_US: u64 = 2_000_000;
 /// twice, the connection is reset.
 pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
     to_kernel(c, fd, reason);
+    reset_undelivered(c, fd);
+}
+
+/// After [`to_kernel`], if this library does nothing for the connection any more.
+pub fn reset_undelivered(c: &Conn, fd: i32) {
     let has_unsent = || c.with_tx(|end| end.tx.has_unsent()).unwrap_or(false);
     let is_cut_off = || c.with_rx(|rx| rx.is_cut_off(c.rx_half())).unwrap_or(false);
     if c.is_attached() && (has_unsent() || is_cut_off()) {
