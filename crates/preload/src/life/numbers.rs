@@ -124,6 +124,11 @@ pub struct After {
 }
 
 impl After {
+    /// Whether the descriptor stood for something.
+    pub fn is_needed(&self) -> bool {
+        self.fd >= 0
+    }
+
     pub fn finish(self) {
         match self.left {
             Left::Alive => {}

@@ -61,6 +61,8 @@ pub struct Pause {
     moved: usize,
     /// Made by the first wait. It holds signals back.
     quiet: Option<Quiet>,
+    /// Whether its sleeps are no cancellation points.
+    is_steady: bool,
     patience: Patience,
 }
 
@@ -74,8 +76,14 @@ impl Pause {
             looked: false,
             moved: 0,
             quiet: None,
+            is_steady: false,
             patience: Patience::default(),
         }
+    }
+
+    /// As [`Pause::new`], for waits in the middle of a change, which cancelling the thread must not leave half done.
+    pub fn steady(timeout_us: u64) -> Pause {
+        Pause { is_steady: true, ..Pause::new(timeout_us) }
     }
 
     /// The call has moved this many bytes so far; if it is interrupted, it returns that number.
@@ -96,7 +104,9 @@ impl Pause {
         if self.looked {
             return Ok(());
         }
-        let quiet = self.quiet.get_or_insert_with(|| Quiet::begin(core::ptr::null()));
+        let is_steady = self.is_steady;
+        let begin = || if is_steady { Quiet::steady() } else { Quiet::begin(core::ptr::null()) };
+        let quiet = self.quiet.get_or_insert_with(begin);
         let began = arch::ticks();
         self.looked = may_look && c.spin.wait(|| seems_ready(c, want) || quiet.is_disturbed()) && seems_ready(c, want);
         if self.looked {
