@@ -23,7 +23,8 @@ pub fn is_known() -> bool {
     KIND.load(Relaxed) != Kind::Unknown as u8
 }
 
-fn is(kind: Kind) -> bool {
+/// Whether the program's libc is this one.
+pub fn is(kind: Kind) -> bool {
     KIND.load(Relaxed) == kind as u8
 }
 
