@@ -123,7 +123,7 @@ pub fn in_child() {
         counters::reset_in_child();
         wait::sets::unlock_all();
         handlers::unlock();
-        late::unlock();
+        late::reset_in_child();
         rings::unlock_all();
         member::reset_in_child();
         waiter::reset_in_child();

@@ -4,7 +4,7 @@ use super::signals::{self, Quiet};
 use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
-use crate::stream::{due, leave, stretch, tx};
+use crate::stream::{due, kept, leave, stretch, tx};
 use crate::{arena, link, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLNVAL, POLLOUT, POLLRDHUP, pollfd};
@@ -218,7 +218,7 @@ fn leave_to_kernel(
     }
     let said = kernel_wait(fd, -1, interest(c, want), deadline.left(Some(cap_us)), signals);
     if c.is_attached() {
-        stretch::attend(c, fd); // nobody could ring for the other direction meanwhile
+        kept::attend(c, fd); // nobody could ring for the other direction meanwhile
     }
     said.map(drop)
 }
@@ -228,7 +228,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
     if !c.is_attached() {
         return true;
     }
-    stretch::attend(c, fd);
+    kept::attend(c, fd);
     match want {
         Want::In => c.with_rx(|rx| readiness::has_bytes(c, rx)).unwrap_or(true),
         Want::Out => c.with_tx(|end| tx::offers_space(c, end, fd)).is_ok_and(|s| s == Some(true)),
