@@ -50,6 +50,7 @@ pub fn unfollow_for_good(index: u32, fd: i32) {
     } else {
         drain::reset_undelivered(c, fd);
         wait::epoll::return_to_kernel(fd);
+        counters::add_bytes(c.bytes(), c.has(flag::STACK));
         link::get(c.link.load(Relaxed)).set_conn(c.slot.load(Relaxed), None); // `fd` will be another file's
     }
     fdtable::set(fd, Kind::Other);
