@@ -65,12 +65,14 @@ fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
 /// `reason`: None as part of ending our direction. `limit_us`: 0 for no limit. EAGAIN: the limit has passed. EINTR: a handler
 /// ran, and the limit is one of the program's own.
 fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit_us: u64) -> Result<()> {
-    let mut wait = Pause::new(limit_us);
+    // A wait of the program's own is a cancellation point, one of a change is not.
+    let begin = if limit_us == LAST_WAIT_US { Pause::steady } else { Pause::new };
+    let mut wait = begin(limit_us);
     // `wait` alone would go on for as long as something is ready, or handlers run.
     let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us.saturating_mul(1000)));
     while send_what_goes(c, fd, reason) == Sent::InPart {
         match wait.pause(c, Number::of(fd), Want::Out) {
-            Err(Errno(libc::EINTR)) if limit_us == LAST_WAIT_US => wait = Pause::new(limit_us),
+            Err(Errno(libc::EINTR)) if limit_us == LAST_WAIT_US => wait = begin(limit_us),
             other => other?,
         }
         if deadline.has_passed() {
@@ -111,6 +113,11 @@ const HAND_OVER_US: u64 = 2_000_000;
 /// twice, the connection is reset.
 pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
     to_kernel(c, fd, reason);
+    reset_undelivered(c, fd);
+}
+
+/// After [`to_kernel`], if this library does nothing for the connection any more.
+pub fn reset_undelivered(c: &Conn, fd: i32) {
     let has_unsent = || c.with_tx(|end| end.tx.has_unsent()).unwrap_or(false);
     let is_cut_off = || c.with_rx(|rx| rx.is_cut_off(c.rx_half())).unwrap_or(false);
     if c.is_attached() && (has_unsent() || is_cut_off()) {

@@ -19,6 +19,7 @@ pub fn prepare() {
     }
     each_inherited(drain::hand_over);
     errno::keep(|| {
+        wait::epoll::shared::hand_over_before_exec(survives);
         wait::epoll::shared::before_exec(survives);
         let_closed_go();
         arena::leave_place();

@@ -89,9 +89,15 @@ fn cancel_prepared() {
     }
 }
 
-/// In the parent, if a child was made. A child that is made later, out of our sight, must not take the place of this one.
-pub fn done() {
-    thread::claim_prepared();
+/// In the parent, if a child was made, whose number is `pid`. A child that is made later, out of our sight, must not take the place
+/// of this one.
+pub fn done(pid: u32) {
+    // A number of another namespace would mean nothing to the family. Such a child gives its place back itself.
+    if let Prepared::Birth(number) = thread::claim_prepared()
+        && !errno::keep(pid_namespace::is_another_for_children)
+    {
+        arena::child_is(Birth::of(number), pid);
+    }
 }
 
 pub fn in_child() {
@@ -117,7 +123,7 @@ pub fn in_child() {
         counters::reset_in_child();
         wait::sets::unlock_all();
         handlers::unlock();
-        late::unlock();
+        late::reset_in_child();
         rings::unlock_all();
         member::reset_in_child();
         waiter::reset_in_child();

@@ -23,7 +23,8 @@ pub fn is_known() -> bool {
     KIND.load(Relaxed) != Kind::Unknown as u8
 }
 
-fn is(kind: Kind) -> bool {
+/// Whether the program's libc is this one.
+pub fn is(kind: Kind) -> bool {
     KIND.load(Relaxed) == kind as u8
 }
 
@@ -37,6 +38,15 @@ static CHK_FAIL: Symbol = optional(c"__chk_fail");
 static GETAUXVAL: Symbol = optional(c"getauxval");
 static REGISTER_ATFORK: Symbol = optional(c"__register_atfork");
 static PTHREAD_ATFORK: Symbol = optional(c"pthread_atfork");
+/// A program without threads may have neither of these two (glibc before 2.34).
+static TEST_CANCEL: Symbol = Symbol::new(c"pthread_testcancel", StandIn::Complete(no_test as *const c_void));
+static SET_CANCEL_STATE: Symbol = Symbol::new(c"pthread_setcancelstate", StandIn::Complete(no_state as *const c_void));
+
+unsafe extern "C" fn no_test() {}
+
+unsafe extern "C" fn no_state(_: c_int, _: *mut c_int) -> c_int {
+    0
+}
 
 /// The function that a symbol stands for.
 ///
@@ -68,6 +78,8 @@ pub fn resolve() {
         Some(&GETAUXVAL),
         Some(&REGISTER_ATFORK),
         Some(&PTHREAD_ATFORK),
+        Some(&TEST_CANCEL),
+        Some(&SET_CANCEL_STATE),
     ]);
 }
 
@@ -180,6 +192,32 @@ pub fn overflow() -> ! {
         Some(fail) => fail(),
         None => process::abort(),
     }
+}
+
+/// pthread_testcancel(3): ends the calling thread if it has been cancelled.
+pub fn end_if_cancelled() {
+    // SAFETY: the function's type.
+    if let Some(test) = unsafe { function::<unsafe extern "C" fn()>(&TEST_CANCEL) } {
+        // SAFETY: no frame of the library between the program's call and this one has anything to clean up.
+        unsafe { test() }
+    }
+}
+
+/// Runs a call that is no cancellation point meanwhile.
+pub fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
+    type SetState = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
+    /// PTHREAD_CANCEL_DISABLE of glibc and of musl.
+    const DISABLE: c_int = 1;
+    // SAFETY: the function's type.
+    let set = unsafe { function::<SetState>(&SET_CANCEL_STATE) };
+    let Some(set) = set else { return call() };
+    let mut before = 0;
+    // SAFETY: the place for the state is alive.
+    unsafe { set(DISABLE, &raw mut before) };
+    let result = call();
+    // SAFETY: the state from before; nobody asks for the present one.
+    unsafe { set(before, core::ptr::null_mut()) };
+    result
 }
 
 /// A length field of a message header. In musl's structs it has 32 bits, followed by 32 bits of padding with any value.

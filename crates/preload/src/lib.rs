@@ -44,6 +44,7 @@ mod record;
 mod report;
 mod rest;
 mod settings;
+mod spawn_actions;
 mod spin;
 mod stand_in;
 mod stream;

@@ -1,12 +1,13 @@
 //! Descriptors that a message hands to another process (SCM_RIGHTS).
 
 use crate::fdtable::{self, Kind};
+use crate::wait::epoll::shared;
 use crate::{arena, drain, errno, host, user};
 use core::ffi::c_int;
 use libc::{cmsghdr, msghdr};
 use sidestep_abi::Reason;
 
-/// Moves the connections in the message to the kernel: the receiver reads from the kernel. A message that cannot be read is
+/// Moves the connections and epoll sets in the message to the kernel: the receiver asks the kernel. A message that cannot be read is
 /// ignored here, since the kernel refuses it.
 #[inline]
 pub fn drain_to_kernel(msg: *const msghdr) {
@@ -40,9 +41,10 @@ fn drain_those_in(control: *const u8, len: usize) {
 }
 
 fn drain_one(number: *const c_int) {
-    if let Ok(passed) = user::read(number)
-        && let Kind::Conn(index) = fdtable::get(passed)
-    {
-        errno::keep(|| drain::hand_over(arena::conn(index), passed, Reason::Passed));
-    }
+    let Ok(passed) = user::read(number) else { return };
+    errno::keep(|| match fdtable::get(passed) {
+        Kind::Conn(index) => drain::hand_over(arena::conn(index), passed, Reason::Passed),
+        Kind::Set(index) => shared::hand_over(index, Reason::Passed),
+        _ => {}
+    });
 }

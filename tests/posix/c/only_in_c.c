@@ -66,6 +66,20 @@ void *only_c_waiting_thread(void *argument) {
     return 0;
 }
 
+static void *close_when_cancelled(void *argument) {
+    pthread_cancel(pthread_self());
+    close(*(int *)argument);
+    return 0;
+}
+
+// A thread closes a descriptor after it has been cancelled. Returns 1 if that was the end of the thread.
+int only_c_cancelled_close(int fd) {
+    pthread_t thread;
+    void *result;
+    if (pthread_create(&thread, 0, close_when_cancelled, &fd) || pthread_join(thread, &result)) return -1;
+    return result == PTHREAD_CANCELED;
+}
+
 static sigjmp_buf before_the_wait;
 
 static void jump(int signal) {

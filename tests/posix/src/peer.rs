@@ -9,6 +9,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 
 use crate::spawn;
+use crate::sys::epoll::{Epoll, Event};
 use crate::sys::process::{self, Ended};
 use crate::sys::{Fd, fds, passing, signal};
 
@@ -103,6 +104,19 @@ impl Peer {
         self.start("take", &[server as u64, end.tx.at, end.rx.at]);
         passing::send_fd(std::os::fd::AsRawFd::as_raw_fd(self.channel.get_ref()), end.fd(), by_sendmmsg);
         self.finish();
+    }
+
+    /// Passes an epoll set to the puppet. Returns the set's number there.
+    pub fn hand_over_set(&mut self, set: Epoll) -> u64 {
+        self.start("take_set", &[]);
+        passing::send_fd(std::os::fd::AsRawFd::as_raw_fd(self.channel.get_ref()), set.fd, false);
+        self.finish()
+    }
+
+    /// The first event of the puppet's wait in its set with this number.
+    pub fn told(&mut self, set: u64, ms: u64) -> Option<Event> {
+        let answer = self.call("told", &[set, ms]);
+        (answer != 0).then_some((answer as u32, answer >> 32))
     }
 
     pub fn signal(&self, signal: i32) {

@@ -8,6 +8,7 @@ use crate::end::{End, Side};
 use crate::link::{self, Listener, connect};
 use crate::peer::Preload;
 use crate::replace::{self, Exec};
+use crate::sys::epoll::Epoll;
 use crate::sys::net::{Addr, Family};
 use crate::sys::{Fd, cpu, fds, io, net, passing, process};
 use crate::traffic;
@@ -100,6 +101,11 @@ impl Puppet {
             ("exec", &[kind, strip]) => self.exec(kind, strip == 1),
             // The new image has no connection: the descriptor was close-on-exec.
             ("exec_without", &[]) => replace::exec(Exec::Execv, &["fresh".to_owned()], Preload::Kept),
+            ("take_set", &[]) => passing::receive_fd(0) as u64,
+            // The mask, and the lower half of the data above it.
+            ("told", &[set, ms]) => {
+                Epoll { fd: set as Fd }.wait(ms as i32).first().map_or(0, |&(mask, data)| data << 32 | u64::from(mask))
+            }
             ("exit", &[]) => std::process::exit(0),
             ("exit_now", &[]) => process::exit_now(0),
             ("abort", &[]) => {
@@ -167,6 +173,16 @@ fn on_connection(end: &mut End, op: &str, args: &[u64]) -> u64 {
         }
         ("option", &[level, name, value]) => {
             net::set_option(end.fd(), level as i32, name as i32, &(value as i32)).expect("setsockopt");
+        }
+        // In a set that survives exec.
+        ("watch", &[mask, data]) => {
+            let set = Epoll::with_size(1);
+            set.control(libc::EPOLL_CTL_ADD, end.fd(), mask as u32, data).expect("EPOLL_CTL_ADD");
+            return set.fd as u64;
+        }
+        ("watch_otherwise", &[set, mask, data]) => {
+            let set = Epoll { fd: set as Fd };
+            set.control(libc::EPOLL_CTL_MOD, end.fd(), mask as u32, data).expect("EPOLL_CTL_MOD");
         }
         ("urgent", &[byte]) => {
             assert_eq!(io::send(end.fd(), &[byte as u8], libc::MSG_OOB), Ok(1));

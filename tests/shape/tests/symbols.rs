@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Symbols of the table that glibc 2.36 does not have; they are for later ones.
-const NEWER_THAN_THIS_LIBC: &[&str] = &[];
+const NEWER_THAN_THIS_LIBC: &[&str] = &["pidfd_spawn", "pidfd_spawnp"];
 
 /// All that the library refers to. glibc 2.17 and musl 1.2 have them; where one is missing, the library does without.
 const MAY_IMPORT: &[&str] = &["__errno_location", "dl_iterate_phdr", "dlsym", "environ", "free"];

@@ -111,6 +111,7 @@ mod tests {
         ("aio_read, aio_read64, aio_write, aio_write64, lio_listio, lio_listio64", "tests/posix, other"),
         ("system, popen, _IO_popen, execv, execve, execvp, execvpe, fexecve, execveat", "tests/posix, exec"),
         ("posix_spawn, posix_spawnp, posix_spawn_file_actions_adddup2", "tests/posix, spawn"),
+        ("pidfd_spawn, pidfd_spawnp", "as posix_spawn, and newer than most libcs"),
         ("prctl, setrlimit, setrlimit64, prlimit, prlimit64", "tests/posix, limits"),
         ("unshare, setns", "tests/posix, pid_namespaces"),
         ("fork, _Fork, _exit, _Exit", "steps of their own: Act::Fork, Act::Exit"),

@@ -2,7 +2,7 @@
 
 use super::memory::FAMILY;
 
-/// Beside the number of a [`Birth`], in place of a process number: the child has not stored its own yet.
+/// Beside the number of a [`Birth`], in place of a process number: neither the child nor its parent has stored that yet.
 pub(super) const UNBORN: u32 = 1 << 30;
 pub(super) const PLACES: u32 = FAMILY as u32;
 

@@ -93,6 +93,14 @@ pub fn cancel_child(birth: Birth) {
     }
 }
 
+/// After fork(), in the parent, which knows the child's number: if the child dies before it has stored the number, its relatives learn
+/// that. No effect if the child was first.
+pub fn child_is(birth: Birth, pid: u32) {
+    if let Some(a) = arena() {
+        enter(a, birth, pid);
+    }
+}
+
 /// After fork(), in a child in another PID namespace: it holds nothing, and begins a family of its own.
 pub fn leave_family() {
     memory::begin_anew();
@@ -106,8 +114,12 @@ pub fn become_child(birth: Birth) -> bool {
     is_there
 }
 
+/// Parent and child both enter the child's number. False: the place is another birth's by now.
 fn enter(a: &Arena, birth: Birth, pid: u32) -> bool {
-    a.family[birth.place() as usize].compare_exchange(birth.word(), pid, AcqRel, Relaxed).is_ok()
+    match a.family[birth.place() as usize].compare_exchange(birth.word(), pid, AcqRel, Acquire) {
+        Ok(_) => true,
+        Err(present) => present == pid,
+    }
 }
 
 /// After fork(), in a child for which no place is reserved.
@@ -300,6 +312,28 @@ pub mod tests {
         kill(next.place());
         assert!(!held_by_others(conn(index)));
         let_go(index);
+    }
+
+    #[test]
+    fn a_child_that_dies_before_it_has_entered_its_number_holds_nothing() {
+        let (index, birth) = (begun(), reserve_for_child().expect("a place"));
+        share_with_child(index, birth.place());
+        assert!(held_by_others(conn(index)), "it may live");
+        child_is(birth, NO_PROCESS);
+        assert!(!held_by_others(conn(index)));
+        assert_eq!(conn(index).holders.bits(), bit());
+        let_go(index);
+    }
+
+    #[test]
+    fn parent_and_child_enter_the_same_number() {
+        let (a, birth) = (arena().expect("an arena"), reserve_for_child().expect("a place"));
+        child_is(birth, 1);
+        assert!(enter(a, birth, 1), "the parent was first");
+        child_is(birth, NO_PROCESS);
+        assert_eq!(a.family[birth.place() as usize].load(Relaxed), 1, "the child was first");
+        kill(birth.place());
+        reap_all();
     }
 
     #[test]

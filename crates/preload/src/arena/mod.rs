@@ -16,7 +16,7 @@ mod shared_sets;
 
 pub use birth::Birth;
 pub use family::{
-    any_other_lately, become_child, bit, cancel_child, forget_place, has_others, leave_family, leave_holders,
+    any_other_lately, become_child, bit, cancel_child, child_is, forget_place, has_others, leave_family, leave_holders,
     leave_place, me, reserve_for_child,
 };
 pub use memory::{CONNS, FamilySet, conn, exists, local};

@@ -101,6 +101,8 @@ macro_rules! table {
     execveat(dir: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int = processes::execveat, raw SYS_execveat;
     posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::posix_spawn, later stand_in::failing_number;
     posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::posix_spawnp, later stand_in::failing_number;
+    pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::pidfd_spawn, later stand_in::failing_number;
+    pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::pidfd_spawnp, later stand_in::failing_number;
     posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int = processes::adddup2, later stand_in::failing_number;
     syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = syscall::syscall, else stand_in::syscall;
 }

@@ -4,7 +4,7 @@ use super::conn;
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::stream::{rx, stretch};
-use crate::{arena, drain, errno, life::begin, life::numbers, next, thread, user};
+use crate::{arena, drain, errno, host, life::begin, life::numbers, next, thread, user};
 use core::ffi::{c_int, c_uint, c_ulong};
 use sidestep_abi::Reason;
 use sidestep_sys::Errno;
@@ -15,12 +15,22 @@ fn is_own(fd: c_int) -> bool {
 }
 
 pub unsafe fn close(fd: c_int) -> c_int {
-    if is_own(fd) {
-        return errno::give(Err(Errno(libc::EBADF))) as c_int;
+    match fdtable::get(fd) {
+        Kind::Own if !thread::in_vfork() => return errno::give(Err(Errno(libc::EBADF))) as c_int,
+        // close(2) is a cancellation point, which closes nothing then.
+        Kind::Conn(_) | Kind::Set(_) | Kind::Ring(_) => host::end_if_cancelled(),
+        _ => {}
     }
+    // SAFETY: the same contract.
+    unsafe { close_to_the_end(fd) }
+}
+
+/// Closes a descriptor that is not the library's own. Cancelling the thread does not leave the close of what is followed half done.
+unsafe fn close_to_the_end(fd: c_int) -> c_int {
     let after = numbers::closing(fd);
     // SAFETY: the program's own call.
-    let result = unsafe { next::close(fd) };
+    let native = || unsafe { next::close(fd) };
+    let result = if after.is_needed() { host::uncancelled(native) } else { native() };
     after.finish();
     result
 }
@@ -44,7 +54,7 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
             from = fd as c_uint + 1;
             if kind != Kind::Own {
                 // SAFETY: as above.
-                unsafe { close(fd) };
+                unsafe { close_to_the_end(fd) };
             }
         }
     });

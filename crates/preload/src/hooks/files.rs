@@ -212,7 +212,7 @@ unsafe impl user::Plain for Iocb {}
 fn leave_to_stdio(index: u32, fd: c_int) {
     let c = arena::conn(index);
     drain::to_kernel(c, fd, Reason::Stdio);
-    numbers::unfollow_native(index, fd);
+    numbers::unfollow_for_good(index, fd);
 }
 
 /// stdio reads and writes inside libc, past all hooks: the connection goes to the kernel for good.

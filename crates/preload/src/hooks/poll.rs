@@ -36,15 +36,21 @@ const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
 /// Whether a list holds a connection or a set of ours.
 fn holds_ours(fds: *const pollfd, n: usize) -> bool {
-    if !fdtable::follows_any() || n > fdtable::MAX_FD {
+    // The kernel refuses a list that is longer than the limit. In most lists this is not even asked.
+    if !fdtable::follows_any() || n > fdtable::MAX_FD && n as u64 > limit::descriptor_limit() {
         return false;
     }
     let mut part = [NOBODY; PART];
-    (0..n).step_by(PART).any(|at| {
+    for at in (0..n).step_by(PART) {
         let part = &mut part[..(n - at).min(PART)];
-        user::read_all(part, fds.wrapping_add(at)).is_ok()
-            && part.iter().any(|p| matches!(fdtable::get(p.fd), Kind::Conn(_) | Kind::Set(_)))
-    })
+        if user::read_all(part, fds.wrapping_add(at)).is_err() {
+            return false; // the kernel refuses the pointer
+        }
+        if part.iter().any(|p| matches!(fdtable::get(p.fd), Kind::Conn(_) | Kind::Set(_))) {
+            return true;
+        }
+    }
+    false
 }
 
 /// One call on a list for which `holds_ours` is true. EFAULT, EINVAL: the call's result.

@@ -2,7 +2,7 @@
 
 use super::conn;
 use crate::handlers::as_ignored;
-use crate::{arena, drain, errno, exec, fdtable, fork as forking, next, pid_namespace, thread, user};
+use crate::{arena, drain, errno, exec, fdtable, fork as forking, next, pid_namespace, spawn_actions, thread, user};
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::pid_t;
 use sidestep_abi::Reason;
@@ -20,7 +20,7 @@ pub unsafe fn fork() -> pid_t {
     let pid = unsafe { next::fork() };
     match pid {
         0 => {}
-        1.. => forking::done(),
+        1.. => forking::done(pid as u32),
         _ => forking::failed(),
     }
     pid
@@ -43,7 +43,7 @@ fn followed(is_apart: bool, native: impl FnOnce() -> c_long) -> c_long {
     match pid {
         0 => errno::keep(forking::in_child),
         -1 => forking::failed(),
-        _ => forking::done(),
+        _ => forking::done(pid as u32),
     }
     pid
 }
@@ -185,6 +185,20 @@ unsafe extern "C" fn ss_execve(path: *const c_char, argv: Strings, envp: Strings
     unsafe { execve(path, argv, envp) }
 }
 
+/// The spawned program will have every connection that is not close-on-exec, and those that the program's list of actions copies.
+fn before_spawn(actions: *const c_void) {
+    exec::drain_inherited_to_kernel();
+    if fdtable::follows_connections() {
+        spawn_actions::for_each_copied(actions, drain_copied);
+    }
+}
+
+fn drain_copied(fd: c_int) {
+    if let Some(index) = conn(fd) {
+        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Exec));
+    }
+}
+
 pub unsafe fn posix_spawn(
     pid: *mut pid_t,
     path: *const c_char,
@@ -193,7 +207,7 @@ pub unsafe fn posix_spawn(
     argv: Strings,
     envp: Strings,
 ) -> c_int {
-    exec::drain_inherited_to_kernel();
+    before_spawn(actions);
     // SAFETY: the program's own call.
     as_ignored(|| unsafe { next::posix_spawn(pid, path, actions, attr, argv, envp) })
 }
@@ -206,9 +220,35 @@ pub unsafe fn posix_spawnp(
     argv: Strings,
     envp: Strings,
 ) -> c_int {
-    exec::drain_inherited_to_kernel();
+    before_spawn(actions);
     // SAFETY: the program's own call.
     as_ignored(|| unsafe { next::posix_spawnp(pid, file, actions, attr, argv, envp) })
+}
+
+pub unsafe fn pidfd_spawn(
+    pidfd: *mut c_int,
+    path: *const c_char,
+    actions: *const c_void,
+    attr: *const c_void,
+    argv: Strings,
+    envp: Strings,
+) -> c_int {
+    before_spawn(actions);
+    // SAFETY: the program's own call.
+    as_ignored(|| unsafe { next::pidfd_spawn(pidfd, path, actions, attr, argv, envp) })
+}
+
+pub unsafe fn pidfd_spawnp(
+    pidfd: *mut c_int,
+    file: *const c_char,
+    actions: *const c_void,
+    attr: *const c_void,
+    argv: Strings,
+    envp: Strings,
+) -> c_int {
+    before_spawn(actions);
+    // SAFETY: the program's own call.
+    as_ignored(|| unsafe { next::pidfd_spawnp(pidfd, file, actions, attr, argv, envp) })
 }
 
 pub unsafe fn system(command: *const c_char) -> c_int {
@@ -225,9 +265,7 @@ pub unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::F
 
 /// The spawned program will have the connection under another descriptor, even if ours is close-on-exec.
 pub unsafe fn adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
-    if let Some(index) = conn(fd) {
-        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Exec));
-    }
+    drain_copied(fd);
     // SAFETY: the program's own call.
     unsafe { next::posix_spawn_file_actions_adddup2(actions, fd, new) }
 }

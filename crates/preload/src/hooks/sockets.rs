@@ -2,7 +2,7 @@
 
 use super::conn;
 use super::rw::address_is_good;
-use crate::record::{self, flag};
+use crate::record::{self, Conn, flag};
 use crate::wait::epoll;
 use crate::{arena, drain, errno, life::begin, life::numbers, life::shutdown, member, next, settings, user};
 use core::ffi::{c_int, c_void};
@@ -122,22 +122,26 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::setsockopt(fd, level, name, value, len) };
-    if result == 0
-        && let Some(index) = conn(fd)
-    {
-        let c = arena::conn(index);
-        match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => {
-                c.rx_timeout_us.store(timeout(fd, libc::SO_RCVTIMEO, value), Relaxed)
-            }
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => {
-                c.tx_timeout_us.store(timeout(fd, libc::SO_SNDTIMEO, value), Relaxed)
-            }
-            (libc::IPPROTO_TCP, libc::TCP_INQ) => c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd)),
-            _ => {}
-        }
+    match conn(fd).filter(|_| result == 0) {
+        Some(index) => note_option(arena::conn(index), fd, (level, name), value),
+        None if result == 0 && is_timeout(level, name) && is_negative(value) => begin::set_hasty(fd),
+        None => {}
     }
     result
+}
+
+/// The program has set an option of a connection.
+fn note_option(c: &Conn, fd: c_int, (level, name): (c_int, c_int), value: *const c_void) {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => {
+            c.rx_timeout_us.store(timeout(fd, libc::SO_RCVTIMEO, value), Relaxed)
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => {
+            c.tx_timeout_us.store(timeout(fd, libc::SO_SNDTIMEO, value), Relaxed)
+        }
+        (libc::IPPROTO_TCP, libc::TCP_INQ) => c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd)),
+        _ => {}
+    }
 }
 
 /// Of asm-generic/socket.h. In 64-bit programs the NEW names mean the same as the old ones.
@@ -146,10 +150,16 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 
 /// The timeout that the program has just set. With a negative one the kernel never waits, though getsockopt(2) reads back 0.
 fn timeout(fd: c_int, name: c_int, value: *const c_void) -> u64 {
-    match user::read(value.cast::<libc::timeval>()) {
-        Ok(t) if t.tv_sec < 0 => record::NO_WAIT,
-        _ => tcp::timeout_us(fd, name),
-    }
+    if is_negative(value) { record::NO_WAIT } else { tcp::timeout_us(fd, name) }
+}
+
+fn is_negative(time: *const c_void) -> bool {
+    user::read(time.cast::<libc::timeval>()).is_ok_and(|t| t.tv_sec < 0)
+}
+
+fn is_timeout(level: c_int, name: c_int) -> bool {
+    let names = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW];
+    level == libc::SOL_SOCKET && names.contains(&name)
 }
 
 /// Options that work only if the kernel carries the bytes.

@@ -3,9 +3,9 @@
 use super::{arrive, past_us};
 use crate::record::{Conn, Reentered, flag};
 use crate::stream::native::natively;
-use crate::stream::source::{Buffers, Source};
-use crate::stream::tx::{step, steps};
-use crate::stream::{iov, late};
+use crate::stream::source::Source;
+use crate::stream::tx::steps;
+use crate::stream::{kept, late};
 use crate::wait::block::Blocking;
 use crate::wait::pause::{Number, Pause, Want};
 use crate::{arena, drain, errno, offer};
@@ -60,6 +60,9 @@ fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, fla
     // The value at the beginning of the call: a later change of O_NONBLOCK affects the next call only.
     let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
     let mut wait = Blocking::new(c.tx_timeout_us.load(Relaxed));
+    if late::has_some(index) {
+        send_first(index, c, fd, patient)?;
+    }
     loop {
         let all = match c.with_tx(|end| steps(c, end, arena::number(index, fd), source, &mut sent, flags)) {
             Ok(all) => all,
@@ -79,15 +82,25 @@ fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, fla
     }
 }
 
+/// Before new bytes: sends what a signal handler wrote while it had interrupted a wait. EAGAIN: it does not go now, and this call must
+/// not wait.
+#[cold]
+fn send_first(index: u32, c: &'static Conn, fd: i32, patient: bool) -> Result<()> {
+    if patient {
+        send_late(index, c, fd);
+        return Ok(());
+    }
+    match kept::send(index, c, fd) {
+        Ok(()) if late::has_some(index) => Err(Errno(EAGAIN)),
+        _ => Ok(()),
+    }
+}
+
 /// Sends what a signal handler wrote while it had interrupted our write.
 #[cold]
 fn send_late(index: u32, c: &'static Conn, fd: i32) {
     let mut wait = Pause::new(LATE_US);
-    while late::has_some(index) {
-        late::flush(|bytes| {
-            let one = iov::one(bytes.as_ptr().cast(), bytes.len());
-            c.with_tx(|end| step(c, end, fd, &mut Buffers(&one), 0, libc::MSG_NOSIGNAL)).map_or(0, |r| r.unwrap_or(0))
-        });
+    while late::has_some(index) && kept::send(index, c, fd).is_ok() {
         if late::has_some(index) && wait.pause(c, Number::of(fd), Want::Out).is_err() {
             return;
         }

@@ -8,7 +8,7 @@ use crate::record::{Conn, flag};
 use crate::stream::parked;
 use crate::uring::table;
 use crate::{
-    arena, attach, blocked, broker, counters, debts, drain, errno, fork, lineage, pending_releases, thread, wait,
+    arena, attach, blocked, broker, counters, debts, drain, errno, fork, lineage, link, pending_releases, thread, wait,
 };
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use sidestep_abi::Reason;
@@ -35,6 +35,25 @@ pub fn unfollow_native(index: u32, fd: i32) {
     if !c.is_attached() || attach::demote(index, c) {
         unfollow(fd).finish();
     }
+}
+
+/// As [`unfollow_native`], and if the kernel cannot take the connection over now, as the peer does not act, `fd` is not followed any
+/// longer either. Then the record and the slot stay in use.
+pub fn unfollow_for_good(index: u32, fd: i32) {
+    unfollow_native(index, fd);
+    if fdtable::get(fd) != Kind::Conn(index) {
+        return;
+    }
+    let c = arena::conn(index);
+    if arena::local(index).refs.load(Relaxed) > 1 {
+        lose_number(index, c, fd, Loss::StaysOpen); // and still counts it: the connection must not end before `fd` is closed
+    } else {
+        drain::reset_undelivered(c, fd);
+        wait::epoll::return_to_kernel(fd);
+        counters::add_bytes(c.bytes(), c.has(flag::STACK));
+        link::get(c.link.load(Relaxed)).set_conn(c.slot.load(Relaxed), None); // `fd` will be another file's
+    }
+    fdtable::set(fd, Kind::Other);
 }
 
 /// As [`unfollow`], where connect(2) dissolves the connection: all descriptors of the connection become those of an
@@ -106,6 +125,11 @@ pub struct After {
 }
 
 impl After {
+    /// Whether the descriptor stood for something.
+    pub fn is_needed(&self) -> bool {
+        self.fd >= 0
+    }
+
     pub fn finish(self) {
         match self.left {
             Left::Alive => {}

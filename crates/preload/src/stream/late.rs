@@ -1,7 +1,8 @@
 //! Writes of a signal handler that has interrupted a write to the same connection.
 //!
-//! The interrupted write holds the lock, and waiting for it would be a deadlock. So the handler's bytes are kept here. They are
-//! sent after the present step of the interrupted write, as if the handler had run a moment later.
+//! The interrupted write, or the wait that was looking at the connection, holds the lock, and waiting for it would be a deadlock. So
+//! the handler's bytes are kept here. They are sent after the present step of the interrupted write, or at the next look or write
+//! (`kept.rs`), as if the handler had run a moment later.
 
 use crate::critical::Lock;
 use crate::user;
@@ -22,13 +23,21 @@ unsafe impl Sync for Kept {}
 static KEPT: Kept = Kept(UnsafeCell::new([0; ROOM]));
 static LOCK: Lock = Lock::new();
 
-/// In a forked child: releases the lock.
-pub fn unlock() {
+/// In a forked child: the parent sends what is kept.
+pub fn reset_in_child() {
     LOCK.reset_in_child();
+    LEN.store(0, Relaxed);
+    OWNER.store(0, Release);
 }
 /// Number of kept bytes. All are for one connection, index + 1 in OWNER.
 static LEN: AtomicU32 = AtomicU32::new(0);
 static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// The connection for which bytes are kept.
+#[inline]
+pub fn owner() -> Option<u32> {
+    OWNER.load(Relaxed).checked_sub(1)
+}
 
 /// Whether bytes are kept for this connection.
 #[inline]
@@ -73,11 +82,20 @@ pub fn forget(index: u32) {
     LOCK.unlock();
 }
 
-/// Sends the kept bytes with `send`, which returns how many bytes it has sent.
-pub fn flush(mut send: impl FnMut(&[u8]) -> usize) {
+/// Sends the bytes that are kept for this connection with `send`, which returns how many bytes it has sent. The caller holds the
+/// connection's lock, which [`keep`] holds, too: the handler's thread does.
+pub fn flush(index: u32, mut send: impl FnMut(&[u8]) -> usize) {
     if LOCK.lock(crate::thread::tid()) == Taken::Reentered {
         return;
     }
+    if has_some(index) {
+        send_kept(&mut send);
+    }
+    LOCK.unlock();
+}
+
+/// Under the lock.
+fn send_kept(send: &mut impl FnMut(&[u8]) -> usize) {
     let len = LEN.load(Relaxed) as usize;
     // SAFETY: under the lock.
     let bytes = unsafe { &mut *KEPT.0.get() };
@@ -87,7 +105,6 @@ pub fn flush(mut send: impl FnMut(&[u8]) -> usize) {
     if sent == len {
         OWNER.store(0, Release);
     }
-    LOCK.unlock();
 }
 
 #[cfg(test)]
@@ -105,12 +122,12 @@ mod tests {
         assert_eq!(write(4, b"x"), Err(Errno(libc::EAGAIN)), "one connection at a time");
         assert_eq!(write(3, &[0; ROOM]), Err(Errno(libc::EAGAIN)), "all of it, or nothing");
         let mut sent = Vec::new();
-        flush(|bytes| {
+        flush(3, |bytes| {
             sent.extend_from_slice(&bytes[..2]);
             2
         });
         assert!(has_some(3));
-        flush(|bytes| {
+        flush(3, |bytes| {
             sent.extend_from_slice(bytes);
             bytes.len()
         });
@@ -124,10 +141,20 @@ mod tests {
         assert!(!has_some(3));
         assert_eq!(write(4, b"new"), Ok(3));
         sent.clear();
-        flush(|bytes| {
+        flush(3, |_| panic!("of another connection"));
+        flush(4, |bytes| {
             sent.extend_from_slice(bytes);
             bytes.len()
         });
-        assert_eq!(sent, b"new");
+        assert_eq!((sent.as_slice(), owner()), (&b"new"[..], None));
+        // The parent sends it, so its child must not.
+        assert_eq!(write(3, b"parent"), Ok(6));
+        reset_in_child();
+        assert_eq!(owner(), None);
+        assert_eq!(write(4, b"child"), Ok(5));
+        flush(4, |bytes| {
+            assert_eq!(bytes, b"child");
+            bytes.len()
+        });
     }
 }

@@ -4,6 +4,7 @@
 pub mod deputy;
 pub mod due;
 pub mod iov;
+pub mod kept;
 pub mod late;
 pub mod leave;
 pub mod native;

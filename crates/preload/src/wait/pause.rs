@@ -4,7 +4,7 @@ use super::signals::{self, Quiet};
 use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
-use crate::stream::{due, leave, stretch, tx};
+use crate::stream::{due, kept, leave, stretch, tx};
 use crate::{arena, link, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLNVAL, POLLOUT, POLLRDHUP, pollfd};
@@ -61,6 +61,8 @@ pub struct Pause {
     moved: usize,
     /// Made by the first wait. It holds signals back.
     quiet: Option<Quiet>,
+    /// Whether its sleeps are no cancellation points.
+    is_steady: bool,
     patience: Patience,
 }
 
@@ -74,8 +76,14 @@ impl Pause {
             looked: false,
             moved: 0,
             quiet: None,
+            is_steady: false,
             patience: Patience::default(),
         }
+    }
+
+    /// As [`Pause::new`], for waits in the middle of a change, which cancelling the thread must not leave half done.
+    pub fn steady(timeout_us: u64) -> Pause {
+        Pause { is_steady: true, ..Pause::new(timeout_us) }
     }
 
     /// The call has moved this many bytes so far; if it is interrupted, it returns that number.
@@ -96,7 +104,9 @@ impl Pause {
         if self.looked {
             return Ok(());
         }
-        let quiet = self.quiet.get_or_insert_with(|| Quiet::begin(core::ptr::null()));
+        let is_steady = self.is_steady;
+        let begin = || if is_steady { Quiet::steady() } else { Quiet::begin(core::ptr::null()) };
+        let quiet = self.quiet.get_or_insert_with(begin);
         let began = arch::ticks();
         self.looked = may_look && c.spin.wait(|| seems_ready(c, want) || quiet.is_disturbed()) && seems_ready(c, want);
         if self.looked {
@@ -208,7 +218,7 @@ fn leave_to_kernel(
     }
     let said = kernel_wait(fd, -1, interest(c, want), deadline.left(Some(cap_us)), signals);
     if c.is_attached() {
-        stretch::attend(c, fd); // nobody could ring for the other direction meanwhile
+        kept::attend(c, fd); // nobody could ring for the other direction meanwhile
     }
     said.map(drop)
 }
@@ -218,7 +228,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
     if !c.is_attached() {
         return true;
     }
-    stretch::attend(c, fd);
+    kept::attend(c, fd);
     match want {
         Want::In => c.with_rx(|rx| readiness::has_bytes(c, rx)).unwrap_or(true),
         Want::Out => c.with_tx(|end| tx::offers_space(c, end, fd)).is_ok_and(|s| s == Some(true)),

@@ -1,7 +1,7 @@
 //! The events of a connection for poll(2) and epoll(7), from ring and kernel taken together.
 
 use crate::record::{Conn, Reentered, flag};
-use crate::stream::{parked, rx, stretch, tx};
+use crate::stream::{kept, parked, rx, tx};
 use sidestep_conn::{Course, Phase, Read, Rx};
 use sidestep_sys::fd as fdsys;
 
@@ -23,7 +23,7 @@ const LIFE: u32 = ENDS | PRI;
 
 /// The events of `interest` that hold now; ERR and HUP always.
 pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
-    stretch::attend(c, fd);
+    kept::attend(c, fd);
     if c.phase.is(Phase::Broken) {
         return (interest & (IN_ANY | OUT_ANY | RDHUP)) | ERR | HUP;
     }

@@ -131,8 +131,8 @@ pub struct Set {
     pub is_given_back: AtomicBool,
     /// A wait for the set has been seen, and no forked relative has the set.
     pub is_waited_for: AtomicBool,
-    /// A thread is taking over the registrations, at the first wait.
-    pub is_changing: AtomicBool,
+    /// Number of the thread that is taking over the registrations, at the first wait; 0: none.
+    pub changer: AtomicU32,
     /// The set has had unmanaged registrations that are level-triggered, and others that are edge-triggered or one-shot.
     pub has_level: AtomicBool,
     pub has_edge: AtomicBool,
@@ -172,7 +172,7 @@ static SET: [Set; SETS] = [const {
         is_kernels: AtomicBool::new(false),
         is_given_back: AtomicBool::new(false),
         is_waited_for: AtomicBool::new(false),
-        is_changing: AtomicBool::new(false),
+        changer: AtomicU32::new(0),
         has_level: AtomicBool::new(false),
         has_edge: AtomicBool::new(false),
         asked: AtomicU64::new(0),
@@ -233,7 +233,8 @@ pub fn create(fd: i32) -> Option<u32> {
     s.used_in.store(0, Relaxed);
     s.family.store(0, Relaxed);
     s.held_until.store(0, Relaxed);
-    let lives = [&s.had_waiter, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_changing, &s.is_shared];
+    s.changer.store(0, Relaxed);
+    let lives = [&s.had_waiter, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_shared];
     // Not `entries_used`: a thread that still waits in the closed set has the buffer, and gives it back itself.
     let flags = lives.into_iter().chain([&s.is_given_back, &s.has_level, &s.has_edge]);
     flags.for_each(|flag| flag.store(false, Relaxed));
@@ -241,14 +242,24 @@ pub fn create(fd: i32) -> Option<u32> {
     Some(index)
 }
 
-/// In a forked child: locks that threads of the parent held have no owner here.
+/// In a forked child.
 pub fn unlock_all() {
-    for (_, s) in all() {
-        s.lock.reset_in_child();
-    }
+    all().for_each(|(_, s)| s.reset_in_child());
 }
 
 impl Set {
+    /// What threads of the parent held or did has nobody here.
+    pub fn reset_in_child(&self) {
+        self.lock.reset_in_child();
+        self.changer.store(0, Relaxed);
+        self.natives.store(0, Relaxed);
+    }
+
+    /// A native wait is over. A forked child may end one that was counted in its parent.
+    pub fn end_native(&self) {
+        let _ = self.natives.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+    }
+
     /// Runs `work` on the registrations, under the lock. None: this handler has interrupted a holder of the lock.
     #[inline]
     pub fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {

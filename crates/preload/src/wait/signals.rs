@@ -8,6 +8,7 @@
 use super::as_ptr;
 use crate::debts::{self, Debt};
 use crate::faults::FAULTS;
+use crate::stand_in::waits;
 use crate::{errno, fdtable, handlers, next, thread};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use libc::pollfd;
@@ -36,6 +37,8 @@ pub struct Quiet {
     held: Option<u64>,
     /// Counts of handlers that had run when the wait began.
     before: (u32, u32),
+    /// The sleep is no cancellation point: it is in the middle of a change that must not stay half done.
+    is_steady: bool,
 }
 
 /// Signals that are held back: all but the two that libc keeps for cancellation and setuid, and those of faults, which a copy
@@ -47,10 +50,17 @@ impl Quiet {
     /// such a mask, since it may block a signal that is not blocked now; also if handlers cannot be counted.
     #[inline]
     pub fn begin(mask: *const libc::sigset_t) -> Quiet {
-        let mut quiet = Quiet { held: None, before: thread::parts().handled.counts() };
+        let mut quiet = Quiet { held: None, before: thread::parts().handled.counts(), is_steady: false };
         if !mask.is_null() || !handlers::are_ours() {
             quiet.hold();
         }
+        quiet
+    }
+
+    /// As [`Quiet::begin`] without a mask, for a wait of the library's own.
+    pub fn steady() -> Quiet {
+        let mut quiet = Quiet::begin(core::ptr::null());
+        quiet.is_steady = true;
         quiet
     }
 
@@ -120,30 +130,42 @@ fn wait_held_back(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: b
         && MIXED.load(Relaxed)
         && let (Some(all), Some(before)) = (signalfd(), quiet.held)
     {
-        return wait_blocked(fds, all, left, before);
+        return wait_blocked(fds, all, left, (before, quiet.is_steady));
     }
     let n = fds.len() - 1;
-    match sleep(&mut fds[..n], left, quiet.mask(core::ptr::null())) {
+    match sleep(&mut fds[..n], left, quiet.mask(core::ptr::null()), quiet.is_steady) {
         Err(Errno(libc::EINTR)) if restarts && !MIXED.load(Relaxed) => Err(RESTART),
         other => other,
     }
 }
 
-/// Calls libc, since this must be a cancellation point.
-fn sleep(fds: &mut [pollfd], left: &Option<libc::timespec>, mask: *const libc::sigset_t) -> Result<usize> {
+/// Calls libc, since this must be a cancellation point unless it `is_steady`.
+fn sleep(
+    fds: &mut [pollfd],
+    left: &Option<libc::timespec>,
+    mask: *const libc::sigset_t,
+    is_steady: bool,
+) -> Result<usize> {
+    let (at, n, left) = (fds.as_mut_ptr(), fds.len() as u64, as_ptr(left));
     // SAFETY: the list, the timespec and the mask (or null) are alive.
-    errno::check(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize)
+    let n = unsafe { if is_steady { waits::ppoll(at, n, left, mask) } else { next::ppoll(at, n, left, mask) } };
+    errno::check(n as isize)
 }
 
 /// Signals stay blocked during the sleep. A pending signal is looked up before it is unblocked. `all`: a signalfd for all
 /// signals.
-fn wait_blocked(fds: &mut [pollfd], all: i32, left: &Option<libc::timespec>, before: u64) -> Result<usize> {
+fn wait_blocked(
+    fds: &mut [pollfd],
+    all: i32,
+    left: &Option<libc::timespec>,
+    (before, is_steady): (u64, bool),
+) -> Result<usize> {
     let last = fds.len() - 1;
-    let mut result = sleep_beside(fds, all, left);
+    let mut result = sleep_beside(fds, all, left, is_steady);
     let mut pending = process::pending_signals() & !before;
     if pending == 0 && fds[last].revents != 0 {
         // A signal that the program itself blocks is pending, and would end every sleep until it is unblocked.
-        result = sleep_beside_unblocked(fds, left, before);
+        result = sleep_beside_unblocked(fds, left, (before, is_steady));
         pending = process::pending_signals() & !before;
     }
     if pending != 0 {
@@ -161,22 +183,26 @@ fn wait_blocked(fds: &mut [pollfd], all: i32, left: &Option<libc::timespec>, bef
     result
 }
 
-fn sleep_beside(fds: &mut [pollfd], signals: i32, left: &Option<libc::timespec>) -> Result<usize> {
+fn sleep_beside(fds: &mut [pollfd], signals: i32, left: &Option<libc::timespec>, is_steady: bool) -> Result<usize> {
     if let Some(last) = fds.last_mut() {
         *last = pollfd { fd: signals, events: libc::POLLIN, revents: 0 };
     }
-    sleep(fds, left, core::ptr::null())
+    sleep(fds, left, core::ptr::null(), is_steady)
 }
 
 #[cold]
-fn sleep_beside_unblocked(fds: &mut [pollfd], left: &Option<libc::timespec>, before: u64) -> Result<usize> {
+fn sleep_beside_unblocked(
+    fds: &mut [pollfd],
+    left: &Option<libc::timespec>,
+    (before, is_steady): (u64, bool),
+) -> Result<usize> {
     let Ok(signals) = fdsys::signalfd(!before) else {
         let fds = fds.split_last_mut().map_or(&mut [][..], |(_, others)| others);
-        return sleep(fds, left, (&raw const before).cast()); // as on a system without signalfd
+        return sleep(fds, left, (&raw const before).cast(), is_steady); // as on a system without signalfd
     };
     fdtable::set(signals, fdtable::Kind::Own);
     debts::owe(Debt::descriptor(signals));
-    let result = sleep_beside(fds, signals, left);
+    let result = sleep_beside(fds, signals, left, is_steady);
     debts::paid(Debt::descriptor(signals));
     fdtable::drop_own(signals);
     result

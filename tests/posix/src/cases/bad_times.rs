@@ -8,22 +8,26 @@ use libc::{epoll_event, fd_set, pollfd, timespec, timeval};
 use crate::around::{goes_on, on_both};
 use crate::carried::Awaited;
 use crate::case::{Case, case};
-use crate::end::End;
+use crate::end::{End, Side};
 use crate::link;
 use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EAGAIN, EDOM, EINVAL, outcome};
 use crate::sys::net::Family::V4;
-use crate::sys::{Fd, bad, fds, glibc, io, net, threads};
+use crate::sys::{Fd, bad, cpu, fds, glibc, io, net, poll, threads};
 
 pub const CASES: &[Case] = &[
     case("bad_times.of_waits", || on_both(waits)),
     case("bad_times.of_waits_for_others", of_others).no_connection(),
     case("bad_times.of_sockets", || on_both(timeouts)),
     case("bad_times.negative_before_the_upgrade", before_the_upgrade),
+    case("bad_times.negative_before_connect", before_connect).never(NOT_TOLD),
+    case("bad_times.negative_of_a_listener", of_a_listener).never(NOT_TOLD),
     case("bad_times.of_recvmmsg", || on_both(many)),
     case("bad_times.more_microseconds_than_a_second_has", || on_both(long_microseconds)),
     case("bad_times.time_that_is_left", || on_both(left)),
 ];
+
+const NOT_TOLD: &str = "the kernel does not tell which sockets have such a timeout";
 
 const BAD: [timespec; 5] = [
     timespec { tv_sec: -1, tv_nsec: 0 },
@@ -145,6 +149,39 @@ fn before_the_upgrade() {
     never_waits(client.fd());
     assert_eq!(set_timeout(client.fd(), libc::SO_RCVTIMEO, 0, 0), Ok(0));
     goes_on(&mut client, &mut server);
+}
+
+fn before_connect() {
+    let listener = link::Listener::new(V4);
+    let fd = net::socket(V4, libc::SOCK_CLOEXEC);
+    assert_eq!(set_timeout(fd, libc::SO_RCVTIMEO, -1, 0), Ok(0));
+    net::connect(fd, &listener.addr()).expect("connect");
+    let mut client = End::new(fd, Side::Client);
+    let mut server = End::new(listener.accept(), Side::Server);
+    exchange(&mut client, &mut server);
+    never_waits(fd);
+}
+
+/// An accepted socket inherits its listener's timeouts.
+fn of_a_listener() {
+    let listener = link::Listener::new(V4);
+    assert_eq!(set_timeout(listener.fd, libc::SO_RCVTIMEO, -1, 0), Ok(0));
+    let mut client = End::new(link::connect(&listener.addr(), V4), Side::Client);
+    cpu::eventually("the connection can be accepted", || poll::events_of(listener.fd, libc::POLLIN, 0) != 0);
+    let mut server = End::new(listener.accept(), Side::Server);
+    exchange(&mut server, &mut client);
+    never_waits(server.fd());
+}
+
+/// Enough for an upgrade. Only the other end waits for what it reads.
+fn exchange(hasty: &mut End, other: &mut End) {
+    for _ in 0..link::WARM_ROUNDS {
+        hasty.send(64);
+        other.recv(64);
+        other.send(64);
+        hasty.rx.await_bytes(64);
+        hasty.recv(64);
+    }
 }
 
 fn many(client: &mut End, server: &mut End) {

@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     case("close.blocked_reader_beside_a_cancelled_one", || beside_a_cancelled_reader(false)),
     case("close.blocked_reader_after_a_cancelled_one", || beside_a_cancelled_reader(true)),
     case("close.blocked_reader_is_cancelled_afterwards", cancelled_afterwards),
+    case("close.by_a_cancelled_thread_closes_nothing", by_cancelled),
     case("close.blocked_poll_does_not_wake", blocked_poll),
     case("close.while_another_thread_streams", while_streaming).bulk(),
     case("close.while_another_thread_writes", while_writing).bulk(),
@@ -250,6 +251,21 @@ fn cancelled_afterwards() {
     for fd in [a, b] {
         fds::close(fd).expect("close");
     }
+}
+
+/// The thread ends in close, before that closes anything.
+fn by_cancelled() {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..3 {
+        only_c::cancel_thread_before_close(end.fd());
+        assert!(fds::is_open(end.fd()));
+        end.send(3000);
+        peer.recv(3000);
+        peer.send(3000);
+        end.recv(3000);
+    }
+    end.close();
+    assert_eq!(peer.call("ending", &[]), 0);
 }
 
 /// poll holds the open file description. The close is no event, the peer's bytes are one; after them the descriptor is found

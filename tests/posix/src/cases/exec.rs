@@ -6,6 +6,7 @@ use crate::end::{End, Side};
 use crate::link;
 use crate::peer::{Peer, Preload};
 use crate::replace::Exec;
+use crate::sys::epoll::{IN, OUT};
 use crate::sys::errno::outcome;
 use crate::sys::net::Family::{V4, V6};
 use crate::sys::process::{Ended, in_child, wait_for};
@@ -21,6 +22,8 @@ macro_rules! exec_cases {
         case("exec.with_much_unread_data_preloaded", || much_unread(Preload::Kept)).bulk(),
         case("exec.with_much_unread_data_unpreloaded", || much_unread(Preload::Stripped)).bulk(),
         case("exec.with_unsent_data_unpreloaded", || unsent(Preload::Stripped)).bulk(),
+        case("exec.with_an_epoll_set_preloaded", || with_a_set(Preload::Kept)),
+        case("exec.with_an_epoll_set_unpreloaded", || with_a_set(Preload::Stripped)),
         case("exec.while_the_other_side_streams", while_streaming).reason("exec").bulk(),
         case("exec.forked_child_becomes_an_unpreloaded_image", child_execs),
         case("exec.close_on_exec_ends_the_connection", close_on_exec),
@@ -85,6 +88,26 @@ fn unsent(preload: Preload) {
     end.recv(filled + 1000);
     peer.finish();
     rounds(&mut end, &mut peer);
+}
+
+/// The new image waits in the set of the old one.
+fn with_a_set(preload: Preload) {
+    let (mut end, mut peer) = link::client(V4);
+    let set = peer.call("watch", &[IN.into(), 77]);
+    assert_eq!(peer.told(set, 0), None);
+    end.send(10);
+    assert_eq!(peer.told(set, 5000), Some((IN, 77)));
+    peer.recv(10);
+    exec(&mut peer, Exec::Execve, preload);
+    end.send(10);
+    peer.call("await", &[10]);
+    for _ in 0..2 {
+        assert_eq!(peer.told(set, 5000), Some((IN, 77)), "by level");
+        peer.recv(5);
+    }
+    assert_eq!(peer.told(set, 0), None);
+    peer.call("watch_otherwise", &[set, (IN | OUT).into(), 78]);
+    assert_eq!(peer.told(set, 5000), Some((OUT, 78)));
 }
 
 /// This side keeps writing while the other one is replaced three times.

@@ -9,8 +9,8 @@ use crate::peer::Preload;
 use crate::seccomp::forbid;
 use crate::sys::errno::{EAGAIN, EMFILE, EPERM, outcome};
 use crate::sys::net::{self, Family::V4};
-use crate::sys::process::{require_root, set_limit};
-use crate::sys::{Fd, fds, files, io};
+use crate::sys::process::{require_root, set_both_limits, set_limit};
+use crate::sys::{Fd, fds, files, io, poll};
 
 const FEW: &str = "of so few descriptors none can be the library's";
 const SANDBOX: &str = "the sandbox may forbid what a ring needs";
@@ -36,6 +36,7 @@ pub const CASES: &[Case] = &[
     case("limits.no_address_space_for_another_link", no_room_for_a_link).reason("memory"),
     case("limits.small_thread_stack", small_stack),
     case("limits.dropped_privileges", dropped_privileges),
+    case("limits.list_for_poll_of_more_than_any_table", long_list),
 ];
 
 /// System calls that a user-space library might make besides the program's own.
@@ -164,9 +165,9 @@ fn sandboxed(calls: &[c_long]) {
     }
     fds::set_nonblocking(a.fd(), true);
     assert_eq!(io::read(a.fd(), &mut [0]), Err(EAGAIN));
-    assert_eq!(crate::sys::poll::events_of(a.fd(), libc::POLLIN, 20), 0);
+    assert_eq!(poll::events_of(a.fd(), libc::POLLIN, 20), 0);
     b.close();
-    assert_eq!(crate::sys::poll::events_of(a.fd(), libc::POLLIN, 2000), libc::POLLIN);
+    assert_eq!(poll::events_of(a.fd(), libc::POLLIN, 2000), libc::POLLIN);
     a.rx.expect_eof();
 }
 
@@ -230,7 +231,7 @@ fn small_stack() {
         let mut total = 0;
         let mut buf = [0; 256];
         while total < 100_000 {
-            crate::sys::poll::events_of(fd, libc::POLLIN, -1);
+            poll::events_of(fd, libc::POLLIN, -1);
             let n = io::read(fd, &mut buf).expect("read");
             assert_eq!(io::write(fd, &buf[..n]), Ok(n));
             total += n;
@@ -260,4 +261,21 @@ fn dropped_privileges() {
     peer.finish();
     let (mut a, mut b) = link::numbered_pair(V4, 1);
     link::warm_up_pair(&mut a, &mut b);
+}
+
+/// Of a list for poll only the last entry is a connection.
+fn long_list() {
+    const ENTRIES: usize = 300_000;
+    require_root();
+    set_both_limits(RLIMIT_NOFILE, 2 * ENTRIES as u64);
+    let (mut end, mut peer) = link::client(V4);
+    let mut list = vec![poll::want(-1, 0); ENTRIES];
+    list[ENTRIES - 1] = poll::want(end.fd(), libc::POLLIN);
+    for _ in 0..3 {
+        peer.send(1000);
+        assert_eq!(poll::poll(&mut list, 5000), Ok(1));
+        assert_eq!(list[ENTRIES - 1].revents, libc::POLLIN);
+        end.recv(1000);
+        assert_eq!(poll::poll(&mut list, 0), Ok(0));
+    }
 }

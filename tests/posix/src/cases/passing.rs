@@ -4,6 +4,7 @@ use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
 use crate::peer::{Peer, Preload};
+use crate::sys::epoll::{Epoll, IN, OUT};
 use crate::sys::net::Family::V4;
 use crate::sys::{fds, passing};
 
@@ -16,6 +17,7 @@ pub const CASES: &[Case] = &[
     case("passing.with_much_unread_data", much_unread).bulk(),
     case("passing.while_the_other_side_streams", while_streaming).bulk(),
     case("passing.and_keeping_it_too", kept_too),
+    case("passing.an_epoll_set", set_passed),
     case("passing.to_oneself", to_oneself),
     case("passing.closed_before_it_is_received", closed_in_flight),
     case("passing.to_a_thread_of_the_same_process", to_a_thread),
@@ -98,6 +100,28 @@ fn kept_too() {
     link::warm_up(&mut end, &mut peer);
     end.close();
     assert_eq!(peer.call("ending", &[]), 0);
+}
+
+/// Both processes wait in the set; only this one has the connection.
+fn set_passed() {
+    let (mut end, mut peer) = link::client(V4);
+    let set = Epoll::new();
+    set.control(libc::EPOLL_CTL_ADD, end.fd(), IN, 77).expect("EPOLL_CTL_ADD");
+    assert_eq!(set.wait(0), []);
+    peer.send(10);
+    assert_eq!(set.wait(5000), [(IN, 77)]);
+    end.recv(10);
+    let mut receiver = Peer::spawn(Preload::Stripped);
+    let there = receiver.hand_over_set(set);
+    peer.send(10);
+    for _ in 0..2 {
+        assert_eq!(receiver.told(there, 5000), Some((IN, 77)), "by level");
+        assert_eq!(set.wait(5000), [(IN, 77)]);
+        end.recv(5);
+    }
+    assert_eq!(receiver.told(there, 0), None);
+    set.control(libc::EPOLL_CTL_MOD, end.fd(), IN | OUT, 78).expect("EPOLL_CTL_MOD");
+    assert_eq!(receiver.told(there, 5000), Some((OUT, 78)));
 }
 
 fn via_unix_socket(end: &mut End) {

@@ -21,6 +21,7 @@ pub const CASES: &[Case] = &[
     case("shared_sets.space_after_a_child_is_told", space_after_a_child),
     case("shared_sets.edge_of_a_listener_after_a_child_is_told", listener_after_a_child),
     case("shared_sets.one_shot_after_a_child_has_used_the_set", one_shot_after_a_child),
+    case("shared_sets.children_that_die_at_once_leave_the_set", after_dead_children),
     case("shared_sets.a_program_that_a_child_becomes_has_no_set", || child_becomes("sleep")),
 ];
 
@@ -219,6 +220,26 @@ fn after_the_child() {
     go.tell(b'q');
     child.succeed();
     goes_by_ring(set, &mut new, &mut peer);
+}
+
+/// More children than the family has places; most die before libc has run any handler of theirs.
+fn after_dead_children() {
+    let (set, mut end, mut other) = used_set();
+    for _ in 0..100 {
+        let child = in_child(|| {
+            loop {
+                crate::sys::cpu::sleep_ms(1000);
+            }
+        });
+        crate::sys::signal::send_to(child.pid, libc::SIGKILL);
+        assert_eq!(child.wait(), crate::sys::process::Ended::Signal(libc::SIGKILL));
+    }
+    let (mut new, mut peer) = new_in(set, IN);
+    goes_by_ring(set, &mut new, &mut peer);
+    in_child(|| ()).succeed();
+    other.send(100);
+    assert_eq!(tells(set, 5000), 1);
+    end.recv(100);
 }
 
 /// The set is close-on-exec: a child that executes another program does not have it any longer.

@@ -12,6 +12,7 @@ pub const CASES: &[Case] = &[
     case("spawn.child_goes_on_preloaded", || child_goes_on(Preload::Kept, false)),
     case("spawn.child_goes_on_unpreloaded", || child_goes_on(Preload::Stripped, false)),
     case("spawn.posix_spawnp", || child_goes_on(Preload::Kept, true)),
+    case("spawn.actions_name_a_later_connection", named_before),
     case("spawn.actions_close_in_the_child_only", closes_in_child),
     case("spawn.actions_close_from_in_the_child_only", closes_from_in_child),
     case("spawn.actions_copy_over_in_the_child_only", copies_over_in_child),
@@ -32,11 +33,29 @@ const THERE: Fd = 9;
 
 /// The child reads the waiting bytes and continues under another descriptor.
 fn child_goes_on(preload: Preload, by_path: bool) {
-    let (mut end, mut peer) = link::client(V4);
+    let (end, mut peer) = link::client(V4);
     peer.send(2500);
     end.rx.await_bytes(2500);
     let mut actions = FileActions::new();
     actions.dup2(end.fd(), THERE);
+    goes_on_in_child((end, peer), actions, preload, by_path);
+}
+
+/// The connection gets its number after the list of actions has named it.
+fn named_before() {
+    const NUMBER: Fd = 60;
+    let mut actions = FileActions::new();
+    actions.dup2(NUMBER, THERE);
+    let (mut end, mut peer) = link::client(V4);
+    fds::dup3(end.fd(), NUMBER, libc::O_CLOEXEC).expect("dup3");
+    end.close();
+    end.moved_to(NUMBER);
+    peer.send(2500);
+    end.rx.await_bytes(2500);
+    goes_on_in_child((end, peer), actions, Preload::Stripped, false);
+}
+
+fn goes_on_in_child((mut end, mut peer): (End, Peer), actions: FileActions, preload: Preload, by_path: bool) {
     let args = [THERE as u64, 0, end.tx.at, end.rx.at].map(|n| n.to_string());
     let mut child = spawn(actions, preload, by_path, &args);
     child.finish();

@@ -2,8 +2,10 @@
 
 use crate::case::{Case, case};
 use crate::link;
+use crate::sys::cpu::eventually;
 use crate::sys::net::Family::V4;
 use crate::sys::stdio::{Stream, dprintf, dprintf_chk};
+use crate::sys::threads::state;
 use crate::sys::{Fd, fds, io, net};
 
 pub const CASES: &[Case] = &[
@@ -12,6 +14,7 @@ pub const CASES: &[Case] = &[
     case("stdio.buffered_bulk_both_ways", bulk).bulk(),
     case("stdio.fgets_waits_and_sees_the_end", waits),
     case("stdio.fclose_is_the_end", fclose),
+    case("stdio.fclose_while_the_peer_is_stopped", fclose_while_stopped),
     case("stdio.flush_at_exit", flush_at_exit),
     case("stdio.opened_before_the_first_byte", opened_cold).never("stdio reads where nobody can intercept it"),
 ];
@@ -106,6 +109,26 @@ fn fclose() {
     out.close().expect("fclose flushes and closes");
     assert!(!fds::is_open(end.fd()));
     assert_eq!(peer.drain(), 100);
+}
+
+/// The peer's process cannot leave its rings meanwhile. The stream's number is then that of an end of a pipe.
+fn fclose_while_stopped() {
+    let (mut end, mut peer) = link::client(V4);
+    let number = end.fd();
+    peer.signal(libc::SIGSTOP);
+    eventually("the peer is stopped", || state(peer.pid) == Some('T'));
+    let mut out = Stream::open(number, c"w");
+    assert_eq!(out.write(&end.tx.upcoming(100)), 100);
+    end.tx.sent(100);
+    out.close().expect("fclose flushes and closes");
+    let (read, write) = fds::pipe(libc::O_CLOEXEC);
+    assert!([read, write].contains(&number), "the lowest free numbers");
+    assert_eq!(io::write(write, b"x"), Ok(1));
+    assert_eq!(io::read(read, &mut [0; 10]), Ok(1));
+    peer.signal(libc::SIGCONT);
+    assert_eq!(peer.drain(), 100);
+    assert_eq!(io::write(write, b"yz"), Ok(2));
+    assert_eq!(io::read(read, &mut [0; 10]), Ok(2));
 }
 
 /// exit's own flush sends what is still in a stream's buffer.

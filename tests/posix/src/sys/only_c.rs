@@ -13,6 +13,7 @@ unsafe extern "C" {
     fn only_c_vfork(fd: c_int, copy_over: c_int) -> libc::pid_t;
     fn only_c_waiting_thread(argument: *mut c_void) -> *mut c_void;
     fn only_c_jump_out(how: c_int, fd: c_int, set: c_int) -> c_int;
+    fn only_c_cancelled_close(fd: c_int) -> c_int;
     fn only_c_vfork_and_exit() -> libc::pid_t;
     fn only_c_thread_that_exits() -> c_int;
 }
@@ -93,6 +94,12 @@ pub fn cancel_thread_after(how: Blocking, fd: Fd, meanwhile: impl FnOnce()) {
     assert_eq!(result as isize, -1, "the thread ended by PTHREAD_CANCELED");
     assert_eq!(waiting.cleaned_up.load(Ordering::SeqCst), 1, "its clean-up handler ran once");
     super::fds::close(waiting.set).expect("close the set");
+}
+
+/// A thread that has been cancelled calls close, which is where it ends.
+pub fn cancel_thread_before_close(fd: Fd) {
+    // SAFETY: the thread makes two calls, and has nothing to clean up.
+    assert_eq!(unsafe { only_c_cancelled_close(fd) }, 1, "the thread ended by PTHREAD_CANCELED");
 }
 
 /// Leaves a wait by a jump out of a signal handler.

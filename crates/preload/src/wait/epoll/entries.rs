@@ -1,5 +1,6 @@
 //! The kernel's events of a set. They go into memory of the library, never into the program's, which must not see our tags.
 
+use crate::stand_in::waits;
 use crate::wait::sets::Set;
 use crate::wait::{as_ptr, is_now};
 use crate::{errno, next, rest};
@@ -57,6 +58,15 @@ pub fn ask<'a>(
     // SAFETY: `room` is writable for its length; the timespec is alive; the mask is the program's or null.
     let call = || unsafe { next::sleep_in_set(epfd, at, room.len() as i32, as_ptr(left), mask) };
     let n = errno::check(if is_now(left) { call() } else { rest::during(call) } as isize)?;
+    // SAFETY: the kernel has written so many.
+    Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })
+}
+
+/// As [`ask`] without waiting, and no cancellation point: for questions of the library's own.
+pub fn look<'a>(s: &Set, room: &'a mut [MaybeUninit<epoll_event>]) -> Result<&'a [epoll_event]> {
+    let (epfd, at) = (s.fd.load(Relaxed), room.as_mut_ptr().cast::<epoll_event>());
+    // SAFETY: `room` is writable for its length; no mask.
+    let n = errno::check(unsafe { waits::epoll_pwait(epfd, at, room.len() as i32, 0, core::ptr::null()) } as isize)?;
     // SAFETY: the kernel has written so many.
     Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })
 }

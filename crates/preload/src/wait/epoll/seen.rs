@@ -8,15 +8,15 @@ use super::takeover::{has_unmanaged, manage, manage_one_shot};
 use super::{ONESHOT, family, news, report, shared};
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
+use crate::wait::Deadline;
 use crate::wait::sets::{self, Reg, Set};
-use crate::wait::{Deadline, NOW};
-use crate::{arena, critical, drain, errno, suspend};
+use crate::{arena, critical, drain, errno, suspend, thread};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
 use sidestep_abi::Reason;
-use sidestep_sys::{arch, clock};
+use sidestep_sys::{arch, clock, process};
 
 /// An attached connection is in the set, unmanaged: another thread has attached it just now, or the set cannot be managed.
 #[cold]
@@ -69,10 +69,10 @@ const CHANGE_LOOK_US: u64 = 20;
 fn trust_once(s: &Set) {
     // No handler of the program may run in between: it might jump out, or wait for another thread.
     let is_done = critical::section(|| {
-        let is_first = !s.is_changing.swap(true, Acquire);
+        let is_first = begins_change(s, thread::tid());
         if is_first {
             trust(s);
-            s.is_changing.store(false, Release);
+            s.changer.store(0, Release);
         }
         is_first
     });
@@ -80,8 +80,17 @@ fn trust_once(s: &Set) {
         return;
     }
     let deadline = Deadline::after_ns(Some(CHANGE_US * 1000));
-    while s.is_changing.load(Acquire) && !deadline.has_passed() {
+    while s.changer.load(Acquire) != 0 && !deadline.has_passed() {
         clock::nap_us(CHANGE_LOOK_US);
+    }
+}
+
+/// Whether thread `me` is to make the change: no other one makes it, or the one that began it does not exist any more.
+fn begins_change(s: &Set, me: u32) -> bool {
+    let claim = |from| s.changer.compare_exchange(from, me, AcqRel, Acquire);
+    match claim(0) {
+        Ok(_) => true,
+        Err(other) => (other == me || !process::goes_on(other)) && claim(other).is_ok(),
     }
 }
 
@@ -124,7 +133,7 @@ fn in_order<'a>(s: &Set, room: &'a mut [MaybeUninit<epoll_event>]) -> &'a [epoll
     if !any.get() {
         return &[];
     }
-    entries::ask(s, room, &NOW, core::ptr::null()).unwrap_or(&[])
+    entries::look(s, room).unwrap_or(&[])
 }
 
 /// Lists the registrations that were taken over, in the order in which the kernel had them `ready`.
@@ -242,5 +251,54 @@ pub fn closed(index: u32, fd: i32) {
                 reconsider(fd);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of a thread that has ended.
+    fn gone() -> u32 {
+        let tid = std::thread::spawn(process::tid).join().expect("a number");
+        while process::goes_on(tid) {
+            std::thread::yield_now(); // the thread has been joined, but the kernel still knows its number
+        }
+        tid
+    }
+
+    #[test]
+    fn a_change_whose_thread_is_gone_is_made_by_the_next() {
+        arena::me().expect("a place");
+        let index = sets::create(-1).expect("a record");
+        let s = sets::get(index);
+        s.changer.store(gone(), Relaxed);
+        assert!(begins_change(s, thread::tid()));
+        assert_eq!(s.changer.load(Relaxed), thread::tid());
+        s.changer.store(gone(), Relaxed);
+        saw_wait(index);
+        assert!(is_seen(s) && s.changer.load(Relaxed) == 0);
+        s.refs.store(0, Release);
+    }
+
+    #[test]
+    fn one_thread_makes_the_change() {
+        let index = sets::create(-1).expect("a record");
+        let s = sets::get(index);
+        s.changer.store(process::pid(), Relaxed); // the process's first thread lives as long as the process
+        assert!(!begins_change(s, u32::MAX / 2));
+        s.refs.store(0, Release);
+    }
+
+    #[test]
+    fn a_forked_child_has_none_of_its_parents_threads() {
+        let index = sets::create(-1).expect("a record");
+        let s = sets::get(index);
+        s.natives.store(2, Relaxed);
+        s.changer.store(process::pid(), Relaxed);
+        s.reset_in_child();
+        s.end_native(); // of a wait whose handler has forked
+        assert_eq!((s.natives.load(Relaxed), s.changer.load(Relaxed)), (0, 0));
+        s.refs.store(0, Release);
     }
 }

@@ -178,6 +178,29 @@ pub fn leave_family_in_child() {
     });
 }
 
+/// The set is about to be another program's, too, which could make nothing of our tags: leaves it to the kernel, for good.
+pub fn hand_over(index: u32, reason: Reason) {
+    uses(index); // registrations in an inherited set are a relative's to give back
+    giveback::leave_to_kernel(index, reason);
+}
+
+/// Before exec(): the same for the sets that the new program inherits. If the exec() fails, they stay with the kernel.
+pub fn hand_over_before_exec(survives: impl Fn(i32) -> bool) {
+    fdtable::for_each(|fd, kind| {
+        if let Kind::Set(index) = kind
+            && has_own_tags(sets::get(index))
+            && survives(fd)
+        {
+            hand_over(index, Reason::Exec);
+        }
+    });
+}
+
+/// Whether the kernel's set may have tags that this process has put there.
+fn has_own_tags(s: &Set) -> bool {
+    s.had_waiter.load(Relaxed) && s.generation.load(Relaxed) == generation::get()
+}
+
 /// Before exec(): this process gives up the sets that exec() closes.
 pub fn before_exec(survives: impl Fn(i32) -> bool) {
     for_each_set(|s| {

@@ -53,9 +53,7 @@ enum Round {
 type Room = [MaybeUninit<epoll_event>];
 
 /// The debt of a wait in a set without managed registrations ([`Set::natives`]).
-static NATIVE: debts::Kind = debts::Kind(|set, _| {
-    sets::get(set).natives.fetch_sub(1, SeqCst);
-});
+static NATIVE: debts::Kind = debts::Kind(|set, _| sets::get(set).end_native());
 
 /// epoll_wait(2) in all its forms. `ns`: timeout, None: no limit. `native` makes the program's own call.
 pub fn wait(
@@ -134,7 +132,7 @@ impl Call<'_> {
             Some(_) => Ok(None),
         };
         debts::paid(Debt::new(&NATIVE, index));
-        self.s.natives.fetch_sub(1, SeqCst);
+        self.s.end_native();
         let Some(found) = found? else { return Ok(None) };
         self.is_open(index)?;
         if cap.is_some() && found.is_empty() {
