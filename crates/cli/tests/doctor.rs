@@ -141,8 +141,9 @@ fn for_workers_that_change_their_user_the_line_is_named() {
     let uid = rustix::process::geteuid();
     let (written, client) = if uid.is_root() { ("write", 1000) } else { ("root must write", uid.as_raw()) };
     let expected = format!(
-        "{written} the line `allow = [{{services = [\"nginx.service\"], uids = [{client}]}}]` into /etc/sidestep/config.toml and run \
-         `systemctl reload sidestepd`, so that it shares memory with clients of user {client} (docs/CONFIG.md: who may share memory). \
+        "{written} the line `allow = [{{services = [\"nginx.service\"], uids = [{client}]}}]` into /etc/sidestep/config.toml \
+         and run `systemctl try-reload-or-restart sidestepd`, so that it shares memory with clients of user {client} \
+         (docs/CONFIG.md: who may share memory). \
          If not the unit but a shell starts it, the line is `allow = [{{uids = [\"www-data\", {client}]}}]`"
     );
     assert_eq!((users["verdict"].as_str(), users["advice"].as_str()), (Some("limited"), Some(expected.as_str())));

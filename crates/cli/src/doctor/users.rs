@@ -74,8 +74,8 @@ impl Workers {
         let line = if self.services.is_empty() { &of_users } else { &of_services };
         let write = if asker.is_root() { "write" } else { "root must write" };
         let mut advice = format!(
-            "{write} the line `{line}` into /etc/sidestep/config.toml and run `systemctl reload sidestepd`, so that it shares memory \
-             with clients of user {client} (docs/CONFIG.md: who may share memory)"
+            "{write} the line `{line}` into /etc/sidestep/config.toml and run `systemctl try-reload-or-restart sidestepd`, so that it \
+             shares memory with clients of user {client} (docs/CONFIG.md: who may share memory)"
         );
         if self.by_hand && !self.services.is_empty() {
             advice += &format!(". If not the unit but a shell starts it, the line is `{of_users}`");
@@ -167,7 +167,9 @@ mod tests {
             ("/usr/sbin/rabbitmq-server", &rabbitmq[..], r#"["rabbitmq-server.service"]"#),
         ] {
             let root = root(files);
-            let line = format!("the line `allow = [{{services = {services}, uids = [{ALICE}]}}]` into /etc/sidestep/config.toml");
+            let line = format!(
+                "the line `allow = [{{services = {services}, uids = [{ALICE}]}}]` into /etc/sidestep/config.toml"
+            );
             for (starter, written) in [(0, format!("write {line}")), (ALICE, format!("root must write {line}"))] {
                 let check = check(Path::new(program), Asker { starter, client: ALICE }, root.path());
                 assert_eq!(check.verdict, Verdict::Limited, "{program}: {check:?}");
@@ -182,7 +184,8 @@ mod tests {
         let root = root(&NGINX);
         let aliases = root.path().join("etc/systemd/system");
         std::fs::create_dir_all(&aliases).unwrap();
-        std::os::unix::fs::symlink("../../../usr/lib/systemd/system/nginx.service", aliases.join("web.service")).unwrap();
+        std::os::unix::fs::symlink("../../../usr/lib/systemd/system/nginx.service", aliases.join("web.service"))
+            .unwrap();
         let advice = check(Path::new("nginx"), ROOT, root.path()).advice.unwrap();
         assert!(advice.contains(r#"services = ["nginx.service"], "#), "{advice}");
     }
@@ -194,7 +197,10 @@ mod tests {
         let with_unit = of("nginx", &NGINX).advice.unwrap();
         assert!(with_unit.ends_with(line), "{with_unit}");
         let without = of("nginx", &NGINX[..1]).advice.unwrap();
-        assert!(without.starts_with(&format!("write the line {line} into")) && !without.contains("services"), "{without}");
+        assert!(
+            without.starts_with(&format!("write the line {line} into")) && !without.contains("services"),
+            "{without}"
+        );
     }
 
     #[test]
