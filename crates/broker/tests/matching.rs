@@ -270,7 +270,7 @@ fn both_ends_must_be_of_permitted_users() {
     for (uid, paired) in [(1000, true), (1337, true), (1001, false), (0, false)] {
         let (a, b) = (offer(1, 1, A, B), Offer { who: Who::user(uid), ..offer(2, 1, B, A) });
         assert_eq!(matcher.offer(a.clone()), Verdict::Waits);
-        let expected = if paired { Verdict::Pair(a) } else { Verdict::Refused(Reason::UserPair, vec![a.ticket]) };
+        let expected = if paired { Verdict::Pair(a) } else { Verdict::Strangers(a) };
         assert_eq!(matcher.offer(b.clone()), expected, "user {uid}");
         assert!(matcher.is_empty());
     }
