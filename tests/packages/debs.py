@@ -72,6 +72,7 @@ def look_at_units(there):
         check((there.root / "lib/systemd/system" / name).is_file(), f"no unit {name}")
     wanted = there.root / "etc/systemd/system/sockets.target.wants/sidestepd.socket"
     check(wanted.is_symlink(), "the broker's socket is not enabled")
+    check(f"LD_PRELOAD={LIBRARY}\n" in (there.root / "usr/lib/sidestep/rings.conf").read_text(), "the drop-in names another library")
     check(not list((there.root / "etc/systemd/system").glob("multi-user.target.wants/sidestep*")), "more is enabled than the socket")
 
 

@@ -14,8 +14,30 @@ from testkit.paths import ROOT, TARGET
 
 # What the packages depend on, and what a user looks at them with.
 INCLUDE = "libelf1,libgcc-s1,man-db,bash-completion,systemd"
-DEBIAN = TARGET / "packages-root"
 BUILD_SECONDS = 400
+
+
+class Debian:
+    """A small Debian of this machine's release, below which nothing is written."""
+
+    def __init__(self, name, packages):
+        self.root, self.packages = TARGET / name, packages
+
+    def make(self):
+        """Once; outside of the test's namespaces, since it comes from a mirror."""
+        made_of = self.root.with_suffix(".made-of")
+        if made_of.exists() and made_of.read_text() == self.packages:
+            return
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.root.parent.mkdir(exist_ok=True)
+        suite = run("sh", "-c", ". /etc/os-release && echo $VERSION_CODENAME").strip()
+        include = f"--include={self.packages}"
+        run("mmdebstrap", "--quiet", "--variant=minbase", include, suite, self.root, mirror(), seconds=BUILD_SECONDS)
+        made_of.write_text(self.packages)
+
+
+# In which cases run whose module names no other.
+DEBIAN = Debian("packages-root", INCLUDE)
 
 
 class World:
@@ -56,20 +78,8 @@ class World:
     def image(self):
         return self.package("image", self.tmp / "image")
 
-    def installation(self):
-        return Installation(DEBIAN, self.tmp)
-
-
-def make_debian():
-    """A small Debian of this machine's release, once; outside, since it comes from a mirror."""
-    made_of = DEBIAN.with_suffix(".made-of")
-    if made_of.exists() and made_of.read_text() == INCLUDE:
-        return
-    shutil.rmtree(DEBIAN, ignore_errors=True)
-    DEBIAN.parent.mkdir(exist_ok=True)
-    suite = run("sh", "-c", ". /etc/os-release && echo $VERSION_CODENAME").strip()
-    run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={INCLUDE}", suite, DEBIAN, mirror(), seconds=BUILD_SECONDS)
-    made_of.write_text(INCLUDE)
+    def installation(self, debian=DEBIAN):
+        return Installation(debian.root, self.tmp)
 
 
 def mirror():

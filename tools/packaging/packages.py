@@ -55,6 +55,7 @@ def _sidestep(programs):
     tree.copy(f"usr/lib/sidestep/{LIBRARY}", programs.stripped(LIBRARY))
     tree.copy("etc/sidestep/config.toml", DIST / "config" / "config.toml")
     _units(tree, "sidestepd.service", "sidestepd.socket")
+    tree.copy("usr/lib/sidestep/rings.conf", DIST / "systemd" / "rings.conf")
     manual.add(tree, "sidestep.1", "sidestepd.8")
     for shell, path in COMPLETIONS.items():
         tree.file(path, programs.completions(shell))

@@ -54,6 +54,8 @@ pub enum Verdict {
     Anew(Vec<Offer>),
     /// This offer is the other end. It no longer waits.
     Pair(Offer),
+    /// This offer is the other end, and the users of the two may not share memory. It no longer waits.
+    Strangers(Offer),
     /// The new offer is refused, and these with it. None of them waits any more.
     Refused(Reason, Vec<Ticket>),
 }
@@ -249,7 +251,7 @@ impl Matcher {
         if is_proved && self.trust.may_share(&new.who, &found.who) {
             Verdict::Pair(found)
         } else {
-            Verdict::Refused(Reason::UserPair, vec![other])
+            Verdict::Strangers(found)
         }
     }
 

@@ -128,6 +128,7 @@ proptest! {
                     prop_assert_eq!(here, there, "{:?} is not the peer of {:?}", offer, other);
                     paired.insert(here);
                 }
+                Verdict::Strangers(other) => prop_assert!(false, "{:?} is no stranger of its own user", other),
                 Verdict::Refused(reason, others) => prop_assert!(false, "{:?} {:?}", reason, others),
             }
         }
@@ -157,6 +158,7 @@ proptest! {
                     let near = other.facts.space == space;
                     prop_assert!(near || (across && !local.is_loopback() && !remote.is_loopback()));
                 }
+                Verdict::Strangers(other) => prop_assert!(false, "{:?} is no stranger of its own user", other),
                 Verdict::Refused(_, others) => prop_assert!(others.iter().all(|t| waiting.remove(t))),
             }
         }
@@ -270,7 +272,7 @@ fn both_ends_must_be_of_permitted_users() {
     for (uid, paired) in [(1000, true), (1337, true), (1001, false), (0, false)] {
         let (a, b) = (offer(1, 1, A, B), Offer { who: Who::user(uid), ..offer(2, 1, B, A) });
         assert_eq!(matcher.offer(a.clone()), Verdict::Waits);
-        let expected = if paired { Verdict::Pair(a) } else { Verdict::Refused(Reason::UserPair, vec![a.ticket]) };
+        let expected = if paired { Verdict::Pair(a) } else { Verdict::Strangers(a) };
         assert_eq!(matcher.offer(b.clone()), expected, "user {uid}");
         assert!(matcher.is_empty());
     }

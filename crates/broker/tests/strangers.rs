@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use crate::common::users::{MALLORY, as_user};
+use crate::common::users::{CAROL, MALLORY, as_user};
 use crate::common::{DEADLINE, FakeMember, Shared, TestBroker, connect, receive, tcp_pair, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -76,6 +76,20 @@ fn another_user_gets_no_memory_from_a_broker_of_root() {
     assert_eq!(broker.status().strangers, [Strangers { uids: [0, NOBODY], connections: 1 }]);
     assert_eq!(broker.status().connections.len(), 1, "the honest one");
     drop(honest);
+}
+
+/// Who joined as root and then gave that up, as a server's worker does, is a stranger as the user that it became.
+#[test]
+fn strangers_are_the_users_of_the_offers() {
+    let broker = TestBroker::start();
+    let (worker, client) = (broker.join(), as_user(CAROL, || broker.join()));
+    let (accepted, connected) = tcp_pair("127.0.0.1");
+    as_user(MALLORY, || worker.offer(1, &accepted));
+    wait_for("the offer waits", || (broker.status().waiting_offers == 1).then_some(()));
+    as_user(CAROL, || client.offer(2, &connected));
+    worker.expect_refused(1, Reason::UserPair);
+    client.expect_refused(2, Reason::UserPair);
+    assert_eq!(broker.status().strangers, [Strangers { uids: [MALLORY, CAROL], connections: 1 }]);
 }
 
 #[test]

@@ -52,15 +52,23 @@ fn text(status: &Status) -> String {
     out
 }
 
-/// What the operator can write so that users share memory.
+/// What the operator can write so that users share memory: one line for all, since a file has each key once.
 fn strangers(pairs: &[Strangers], broker: u32) -> String {
-    let line = |Strangers { uids: [one, other], connections }: &Strangers| {
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let told = |Strangers { uids: [one, other], connections }: &Strangers| {
         format!(
-            "\n{connections} connections between the users {one} and {other} stayed on the kernel, since these may not share memory. \
-             If they are to, write `allow = [{{uids = [{one}, {other}]}}]` into /etc/sidestep/config.toml, and `kill -HUP {broker}`\n"
+            "\n{connections} connections between the users {one} and {other} stayed on the kernel, since these may not share memory."
         )
     };
-    pairs.iter().map(line).collect()
+    let rule = |Strangers { uids: [one, other], .. }: &Strangers| format!("{{uids = [{one}, {other}]}}");
+    let rules: Vec<_> = pairs.iter().map(rule).collect();
+    format!(
+        "{}\nIf they are to, write the line `allow = [{}]` into /etc/sidestep/config.toml, and `kill -HUP {broker}`\n",
+        pairs.iter().map(told).collect::<String>(),
+        rules.join(", ")
+    )
 }
 
 /// Nothing where there has been none.
@@ -174,6 +182,7 @@ fn state(hold: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidestep_broker::config::Config;
 
     #[test]
     fn what_is_not_listed_is_counted() {
@@ -182,6 +191,22 @@ mod tests {
         assert!(!text(&status).contains("more"), "{}", text(&status));
         status.counts = Some(Counts { processes: 7, ..Counts::default() });
         assert!(text(&status).contains("\nand 5 more\n"), "{}", text(&status));
+    }
+
+    /// A file with two lines `allow = ...` would be an error.
+    #[test]
+    fn one_line_is_enough_for_all_strangers() {
+        let pair = |uids, connections| Strangers { uids, connections };
+        assert_eq!(strangers(&[], 7), "");
+        let said = strangers(&[pair([0, 33], 4), pair([33, 1000], 1)], 7);
+        let expected = "\n4 connections between the users 0 and 33 stayed on the kernel, since these may not share memory.\
+             \n1 connections between the users 33 and 1000 stayed on the kernel, since these may not share memory.\
+             \nIf they are to, write the line `allow = [{uids = [0, 33]}, {uids = [33, 1000]}]` into /etc/sidestep/config.toml, \
+             and `kill -HUP 7`\n";
+        assert_eq!(said, expected);
+        let line = said.split('`').find(|part| part.starts_with("allow")).expect("a line");
+        let config = Config::parse(line, "f", &|_, _| Ok(None)).expect("a valid file");
+        assert_eq!(config.rules.allow.iter().map(|rule| rule.uids.clone()).collect::<Vec<_>>(), [[0, 33], [33, 1000]]);
     }
 
     #[test]

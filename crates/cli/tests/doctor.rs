@@ -129,15 +129,34 @@ fn static_go_programs_have_two_reasons() {
 
 /// For Debian's nginx: root starts it, and its workers become www-data.
 #[test]
-fn workers_that_change_their_user_are_noticed() {
+fn for_workers_that_change_their_user_the_line_is_named() {
     let sandbox = Sandbox::new();
-    let checks = examine(&sandbox, "/usr/sbin/nginx");
-    let (_, verdict, found) = checks.iter().find(|c| c.0 == "users").expect("looked at");
-    if rustix::process::geteuid().is_root() {
-        assert!(verdict == "limited" && found.contains("become www-data (/etc/nginx/nginx.conf:"), "{checks:?}");
-    } else {
-        assert!(verdict == "ok" && found.contains("it stays that user's"), "{checks:?}");
-    }
+    let mut by_sudo = sandbox.command(&["doctor", "--json", "/usr/sbin/nginx"]);
+    let json = common::Said::from(by_sudo.env("SUDO_UID", "1000").output().expect("spawn")).json();
+    let checks = json["program"].as_array().expect("checks of the program");
+    let users = checks.iter().find(|check| check["name"] == "users").expect("looked at");
+    let found = users["found"].as_str().expect("a string");
+    assert!(found.contains("become www-data (/etc/nginx/nginx.conf:"), "{users}");
+    // Only root's word about who has called sudo counts.
+    let uid = rustix::process::geteuid();
+    let (written, client) = if uid.is_root() { ("write", 1000) } else { ("root must write", uid.as_raw()) };
+    let expected = format!(
+        "{written} the line `allow = [{{services = [\"nginx.service\"], uids = [{client}]}}]` into /etc/sidestep/config.toml \
+         and run `systemctl try-reload-or-restart sidestepd`, so that it shares memory with clients of user {client} \
+         (docs/CONFIG.md: who may share memory). \
+         If not the unit but a shell starts it, the line is `allow = [{{uids = [\"www-data\", {client}]}}]`"
+    );
+    assert_eq!((users["verdict"].as_str(), users["advice"].as_str()), (Some("limited"), Some(expected.as_str())));
+}
+
+/// As Debian's rabbitmq-server: what its unit starts is a script.
+#[test]
+fn a_script_is_known_by_its_own_name() {
+    let sandbox = Sandbox::new();
+    let path = program(&sandbox, "nginx", b"#!/bin/sh\n", 0o755);
+    let checks = examine(&sandbox, path.to_str().expect("utf-8"));
+    let users: Vec<_> = checks.iter().filter(|check| check.0 == "users").collect();
+    assert!(users.len() == 1 && users[0].2.contains("become www-data ("), "{checks:?}");
 }
 
 #[test]

@@ -314,8 +314,14 @@ fn a_person_is_told_of_workers_of_another_user() {
     let mut at_a_terminal = Command::new("script");
     at_a_terminal.args(["-qec", &words.join(" "), "/dev/null"]);
     with_its_environment(&mut at_a_terminal, &run);
+    at_a_terminal.env("SUDO_UID", "1000");
     let said = Said::from(at_a_terminal.output().expect("script(1)"));
-    assert!(said.out.contains("sidestep: hint: ") && said.out.contains("allow = [{uids ="), "{}", said.out);
+    assert!(said.out.contains("sidestep: hint: "), "{}", said.out);
+    let line =
+        "write the line `allow = [{services = [\"nginx.service\"], uids = [1000]}]` into /etc/sidestep/config.toml";
+    assert!(said.out.contains(line), "{}", said.out);
+    // What a shell starts is in no service.
+    assert!(said.out.contains("`allow = [{uids = [\"www-data\", 1000]}]`"), "{}", said.out);
 }
 
 #[test]

@@ -129,8 +129,10 @@ fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], nod
     cluster.extend(outside.into_iter().chain(of_pods));
     if service.external_local { &mut local } else { &mut cluster }.extend(external);
     let split = [(Policy::Cluster, cluster), (Policy::Local, local)];
+    // A set, since a tenant may list as many addresses as an object holds.
+    let external_ips: BTreeSet<IpAddr> = service.external_ips.iter().copied().collect();
     let is_held = |key: &FrontendKey| {
-        key.scope == Scope::Node || (key.scope == Scope::Address && service.external_ips.contains(&key.address.ip()))
+        key.scope == Scope::Node || (key.scope == Scope::Address && external_ips.contains(&key.address.ip()))
     };
     let is_restricted = |key: &FrontendKey| key.scope.is_of_packets() && service.is_restricted(key.address.ip());
     let table = |(policy, frontends): (Policy, Vec<FrontendKey>)| {

@@ -182,16 +182,21 @@ impl Broker {
                 others.into_iter().for_each(|other| self.ask_again(&other));
             }
             Verdict::Pair(first) => self.pair(first, offer),
-            Verdict::Refused(reason, others) => {
-                self.refuse(offer.ticket, reason);
-                for other in others {
-                    if let Some(conn) = self.conns.get(&other.member).filter(|_| reason == Reason::UserPair) {
-                        self.note_strangers([offer.who.uid, conn.peer.uid]);
-                    }
-                    self.waiting.remove(&other);
-                    self.refuse(other, reason);
-                }
+            Verdict::Strangers(other) => {
+                // Not the users who joined: a worker may have joined before it gave up root.
+                self.note_strangers([offer.who.uid, other.who.uid]);
+                self.refuse_all(Reason::UserPair, offer.ticket, vec![other.ticket]);
             }
+            Verdict::Refused(reason, others) => self.refuse_all(reason, offer.ticket, others),
+        }
+    }
+
+    /// `others`: they were waiting, until `new` came.
+    fn refuse_all(&mut self, reason: Reason, new: Ticket, others: Vec<Ticket>) {
+        self.refuse(new, reason);
+        for other in others {
+            self.waiting.remove(&other);
+            self.refuse(other, reason);
         }
     }
 

@@ -1,10 +1,13 @@
 //! `sidestep doctor`: what will and will not work on this machine and with this program, and why.
 
 mod device;
+mod files;
 mod limits;
 mod machine;
 mod program;
 pub mod selftest;
+mod servers;
+mod units;
 mod users;
 
 use crate::Failure;
@@ -14,6 +17,7 @@ use crate::table::Table;
 use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
+use users::Asker;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -57,10 +61,11 @@ struct Report {
     program: Option<Vec<Check>>,
 }
 
-/// What keeps the program's workers from sharing memory with programs of the user who starts it, and what helps. None: nothing that
-/// is known.
+/// What keeps the program's workers from sharing memory with programs of other users, and what helps. None: nothing that is known, or
+/// this process is not root's, so that what it starts keeps its user.
 pub fn users_of(program: &Path) -> Option<String> {
-    let check = users::check(program, rustix::process::geteuid().as_raw(), Path::new("/"));
+    let asker = Some(Asker::of_this_process()).filter(Asker::is_root)?;
+    let check = users::check(program, asker, Path::new("/"));
     check.advice.map(|advice| format!("{}; {advice}", check.found))
 }
 

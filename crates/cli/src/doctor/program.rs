@@ -1,6 +1,7 @@
 //! A program: can the library be loaded into it, and would the library see its socket calls?
 
-use super::{Check, Verdict, users};
+use super::users::{self, Asker};
+use super::{Check, Verdict};
 use sidestep_error::chain;
 use sidestep_program::{Elf, ElfError};
 use std::ffi::OsStr;
@@ -18,6 +19,10 @@ pub fn checks(name: &OsStr) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     inspect(&path, DEEPEST, &mut checks);
+    // By the name that was given: of the interpreter of a script no unit says anything.
+    if checks.first().is_some_and(|file| file.verdict != Verdict::WillNotWork) {
+        checks.push(users::check(&path, Asker::of_this_process(), Path::new("/")));
+    }
     checks
 }
 
@@ -35,7 +40,6 @@ fn inspect(path: &Path, depth: usize, checks: &mut Vec<Check>) {
         None => {
             checks.push(rights(path));
             checks.extend(binary(path));
-            checks.push(users::check(path, rustix::process::geteuid().as_raw(), Path::new("/")));
         }
     }
 }

@@ -1,221 +1,97 @@
 //! Whether a program's processes change their user: a server that root starts often runs its workers as another user, with which
-//! root's other programs may not share memory.
+//! clients of other users may not share memory unless the broker's file has a line that says so.
 
 use super::Check;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use super::servers::Server;
+use super::units;
+use sidestep_broker::users;
+use std::path::Path;
 
-/// A server whose configuration file names the user of its workers.
-struct Server {
-    /// The program's name, which a version may follow (php-fpm8.2).
-    program: &'static str,
-    /// Paths of configuration files; one `*` stands for any entry of a directory.
-    files: &'static [&'static str],
-    /// The words before the user's name on its line.
-    key: &'static str,
-    /// The default user if there is no such line.
-    otherwise: Option<&'static str>,
-    /// Advice about that line.
-    advice: &'static str,
+/// Who asks.
+#[derive(Clone, Copy)]
+pub struct Asker {
+    /// The user who would start the program.
+    starter: u32,
+    /// The user whose programs are its clients.
+    client: u32,
 }
 
-const SERVERS: &[Server] = &[
-    Server {
-        program: "nginx",
-        files: &["etc/nginx/nginx.conf"],
-        key: "user",
-        otherwise: Some("nobody"),
-        advice: "write `user root;` there",
-    },
-    Server {
-        program: "haproxy",
-        files: &["etc/haproxy/haproxy.cfg"],
-        key: "user",
-        otherwise: None,
-        advice: "take the lines `user` and `group` out of the section `global`",
-    },
-    Server {
-        program: "apache2",
-        files: &["etc/apache2/envvars"],
-        key: "export APACHE_RUN_USER",
-        otherwise: None,
-        advice: "Apache refuses to run its workers as root, so start the other end as that user",
-    },
-    Server {
-        program: "lighttpd",
-        files: &["etc/lighttpd/lighttpd.conf"],
-        key: "server.username",
-        otherwise: None,
-        advice: "take the line out",
-    },
-    Server {
-        program: "php-fpm",
-        files: &["etc/php/*/fpm/pool.d/*"],
-        key: "user",
-        otherwise: None,
-        advice: "write `user = root` there and start it with --allow-to-run-as-root",
-    },
-    Server {
-        program: "memcached",
-        files: &["etc/memcached.conf"],
-        key: "-u",
-        otherwise: None,
-        advice: "write `-u root` there",
-    },
-    Server {
-        program: "mariadbd",
-        files: &["etc/mysql/mariadb.conf.d/*", "etc/mysql/conf.d/*", "etc/mysql/my.cnf"],
-        key: "user",
-        otherwise: None,
-        advice: "write `user = root` there",
-    },
-    Server {
-        program: "mysqld",
-        files: &["etc/mysql/mysql.conf.d/*", "etc/mysql/conf.d/*", "etc/mysql/my.cnf"],
-        key: "user",
-        otherwise: None,
-        advice: "write `user = root` there",
-    },
-];
+impl Asker {
+    /// The user of this process; of the clients, if root asks by sudo, the one who has called that.
+    pub fn of_this_process() -> Asker {
+        let starter = rustix::process::geteuid().as_raw();
+        let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+        Asker { starter, client: caller.filter(|_| starter == 0).unwrap_or(starter) }
+    }
 
-/// The directories of systemd's units, in order of precedence.
-const UNITS: [&str; 4] =
-    ["etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system"];
+    pub fn is_root(&self) -> bool {
+        self.starter == 0
+    }
+}
 
-/// Interpreters, whose names a version may follow (python3.11). They run a different program each time, so a unit that runs one of
-/// them says nothing about other programs.
-const INTERPRETERS: [&str; 14] =
-    ["sh", "dash", "bash", "ksh", "zsh", "busybox", "env", "java", "lua", "node", "perl", "php", "python", "ruby"];
-
-/// `uid`: the user who would start the program. `root`: directory that is taken for the root of the file system.
-pub fn check(program: &Path, uid: u32, root: &Path) -> Check {
+/// `root`: directory that is taken for the root of the file system.
+pub fn check(program: &Path, asker: Asker, root: &Path) -> Check {
     let name = "users";
-    if uid != 0 {
-        return Check::ok(name, format!("started by user {uid}, it stays that user's"));
+    // What another user than root starts stays that user's. A service is started by systemd, whoever asks.
+    match Workers::of(program, root).filter(|workers| asker.is_root() || !workers.services.is_empty()) {
+        Some(workers) if users::by_name(&workers.user) == Ok(Some(asker.client)) => {
+            Check::ok(name, format!("{}, who asks", workers.found))
+        }
+        Some(workers) => Check::limited(name, workers.found.clone(), workers.advice(asker)),
+        None if asker.is_root() => Check::ok(name, "no file is known that gives it another user than root"),
+        None => Check::ok(name, format!("started by user {}, it stays that user's", asker.starter)),
     }
-    if let Some((server, found)) = SERVERS.iter().find_map(|server| Some((server, server.user(program, root)?))) {
-        let (user, place) = (&found.user, found.place());
-        return Check::limited(
-            name,
-            format!("its workers become {user} ({place})"),
-            format!("{place}: {}{}", server.advice, or_allow(user)),
-        );
-    }
-    if let Some(found) = by_unit(program, root) {
-        let place = found.place();
-        return Check::limited(
-            name,
-            format!("its unit runs it as {} ({place})", found.user),
-            format!("run the other end as {} too{}", found.user, or_allow(&found.user)),
-        );
-    }
-    Check::ok(name, "no file is known that gives it another user than root")
 }
 
-fn or_allow(user: &str) -> String {
-    format!(
-        ". Otherwise its connections to programs of root stay on the kernel, unless the file of a broker of root has the \
-         line `allow = [{{uids = [\"root\", \"{user}\"]}}]` (docs/CONFIG.md)"
-    )
-}
-
-/// The user that a file names.
-struct Found {
+/// The processes that serve a program's clients, and that are not root's.
+struct Workers {
     user: String,
-    file: PathBuf,
-    /// None: no line names the user; it is the default.
-    line: Option<usize>,
+    /// Which user that is, and which file says so.
+    found: String,
+    /// The services of systemd in which they are.
+    services: Vec<String>,
+    /// Also root's shell starts them, outside of every service.
+    by_hand: bool,
 }
 
-impl Found {
-    fn is_another(&self) -> bool {
-        self.user != "root" && self.user != "0"
-    }
-
-    fn place(&self) -> String {
-        match self.line {
-            Some(line) => format!("{}:{line}", self.file.display()),
-            None => format!("{}, which names no user", self.file.display()),
+impl Workers {
+    fn of(program: &Path, root: &Path) -> Option<Workers> {
+        if let Some((server, found)) = Server::of(program, root) {
+            let services = server.services(program, root);
+            let place = format!("its workers become {} ({})", found.user, found.place());
+            return Some(Workers { user: found.user, found: place, services, by_hand: true });
         }
+        let (unit, found) = units::with_user(program, root)?;
+        let place = format!("its unit runs it as {} ({})", found.user, found.place());
+        Some(Workers { user: found.user, found: place, services: units::services(&[unit], &[]), by_hand: false })
     }
-}
 
-impl Server {
-    /// None: it is another program, or its workers stay root.
-    fn user(&self, program: &Path, root: &Path) -> Option<Found> {
-        let version = program.file_name()?.to_str()?.strip_prefix(self.program)?;
-        if version.contains(|c: char| !c.is_ascii_digit() && c != '.') {
-            return None;
+    /// What lets them share memory with programs of the client.
+    fn advice(&self, asker: Asker) -> String {
+        let client = asker.client;
+        let of_users = format!("allow = [{{uids = [{:?}, {client}]}}]", self.user);
+        let of_services = format!("allow = [{{services = {:?}, uids = [{client}]}}]", self.services);
+        let line = if self.services.is_empty() { &of_users } else { &of_services };
+        let write = if asker.is_root() { "write" } else { "root must write" };
+        let mut advice = format!(
+            "{write} the line `{line}` into /etc/sidestep/config.toml and run `systemctl try-reload-or-restart sidestepd`, so that it \
+             shares memory with clients of user {client} (docs/CONFIG.md: who may share memory)"
+        );
+        if self.by_hand && !self.services.is_empty() {
+            advice += &format!(". If not the unit but a shell starts it, the line is `{of_users}`");
         }
-        let files: Vec<_> = self.files.iter().flat_map(|pattern| expand(root, pattern)).collect();
-        let found = files.iter().find_map(|file| find(file, self.key)).or_else(|| self.default_user(&files))?;
-        Some(found).filter(Found::is_another)
+        advice
     }
-
-    fn default_user(&self, files: &[PathBuf]) -> Option<Found> {
-        Some(Found { user: self.otherwise?.into(), file: files.first()?.clone(), line: None })
-    }
-}
-
-/// The first line of the file that sets the key.
-fn find(file: &Path, key: &str) -> Option<Found> {
-    let text = String::from_utf8_lossy(&std::fs::read(file).ok()?).into_owned();
-    let mut lines = text.lines().enumerate();
-    lines.find_map(|(line, text)| {
-        let user = value(text, key)?.into();
-        Some(Found { user, file: file.into(), line: Some(line + 1) })
-    })
-}
-
-/// `user www-data;`, `user = mysql`, `-u memcache`, `User=redis`: the first word of the value.
-fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    let rest = line.trim().strip_prefix(key)?;
-    let rest = rest.strip_prefix([' ', '\t', '=']).map(|rest| rest.trim_start_matches([' ', '\t', '=']))?;
-    let word = rest.split([' ', '\t', ';', '#']).next()?.trim_matches('"');
-    (!word.is_empty()).then_some(word)
-}
-
-/// The matching files, ordered by name.
-fn expand(root: &Path, pattern: &str) -> Vec<PathBuf> {
-    pattern.split('/').fold(vec![root.to_path_buf()], |found, part| match part {
-        "*" => found.iter().flat_map(|directory| entries(directory)).collect(),
-        part => found.into_iter().map(|directory| directory.join(part)).collect(),
-    })
-}
-
-fn entries(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten();
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    paths
-}
-
-/// The unit that starts this program, if the unit names a user.
-fn by_unit(program: &Path, root: &Path) -> Option<Found> {
-    if is_interpreter(program) {
-        return None;
-    }
-    let units = UNITS.iter().flat_map(|place| entries(&root.join(place)));
-    let mut services = units.filter(|path| path.extension() == Some(OsStr::new("service")));
-    services.find_map(|unit| {
-        let text = std::fs::read_to_string(&unit).ok()?;
-        let starts = text.lines().filter_map(|line| value(line, "ExecStart"));
-        // systemd.service(5): the path may have a prefix.
-        let mut programs = starts.map(|path| Path::new(path.trim_start_matches(['@', '-', ':', '+', '!'])));
-        programs.any(|started| started == program || started.file_name() == program.file_name()).then_some(())?;
-        find(&unit, "User").filter(Found::is_another)
-    })
-}
-
-fn is_interpreter(program: &Path) -> bool {
-    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::doctor::Verdict;
+
+    const ROOT: Asker = Asker { starter: 0, client: 0 };
+    /// No user of the machine's databases has this number.
+    const ALICE: u32 = 3_000_001;
 
     fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -228,7 +104,7 @@ mod tests {
     }
 
     fn of(program: &str, files: &[(&str, &str)]) -> Check {
-        check(Path::new(program), 0, root(files).path())
+        check(Path::new(program), ROOT, root(files).path())
     }
 
     #[test]
@@ -238,6 +114,7 @@ mod tests {
             ("/usr/sbin/nginx", "etc/nginx/nginx.conf", "user\twww-data www-data ;", 1, "www-data"),
             ("haproxy", "etc/haproxy/haproxy.cfg", "global\n\tuserlist x\n\tuser haproxy\n", 3, "haproxy"),
             ("apache2", "etc/apache2/envvars", "\nexport APACHE_RUN_USER=www-data\n", 2, "www-data"),
+            ("apachectl", "etc/apache2/envvars", "\nexport APACHE_RUN_USER=www-data\n", 2, "www-data"),
             ("lighttpd", "etc/lighttpd/lighttpd.conf", "server.username = \"www-data\"\n", 1, "www-data"),
             ("php-fpm8.2", "etc/php/8.2/fpm/pool.d/www.conf", "; user = x\nuser = www-data\n", 2, "www-data"),
             ("memcached", "etc/memcached.conf", "-m 64\n-u memcache\n", 2, "memcache"),
@@ -254,14 +131,84 @@ mod tests {
             assert!(check.found.contains(&format!("become {user} (")), "{check:?}");
             assert!(check.found.ends_with(&format!("{file}:{line})")), "{check:?}");
             let advice = check.advice.unwrap();
-            assert!(advice.contains(file) && advice.contains(user), "{advice}");
+            assert!(advice.contains(&format!("`allow = [{{uids = [\"{user}\", 0]}}]`")), "{advice}");
         }
     }
 
+    const NGINX: [(&str, &str); 2] = [
+        ("etc/nginx/nginx.conf", "user no-such-user;\n"),
+        ("usr/lib/systemd/system/nginx.service", "[Service]\nExecStart=/usr/sbin/nginx -g 'daemon on;'\n"),
+    ];
+
     #[test]
-    fn the_line_that_helps_is_named() {
-        let nginx = of("nginx", &[("etc/nginx/nginx.conf", "user www-data;\n")]);
-        assert!(nginx.advice.unwrap().contains("etc/nginx/nginx.conf:1: write `user root;` there"));
+    fn the_line_names_the_services_and_the_user_who_asks() {
+        let apache = [
+            ("etc/apache2/envvars", "export APACHE_RUN_USER=no-such-user\n"),
+            ("usr/lib/systemd/system/apache2.service", "[Service]\nExecStart=/usr/sbin/apachectl start\n"),
+            ("usr/lib/systemd/system/apache2@.service", "[Service]\nExecStart=/usr/sbin/apachectl start\n"),
+        ];
+        let start = "[Service]\nExecStart=-/usr/bin/pg_ctlcluster --skip-systemctl-redirect %i start\n";
+        let postgres = [
+            ("etc/postgresql/13/old/postgresql.conf", ""),
+            ("etc/postgresql/15/main/postgresql.conf", ""),
+            ("usr/lib/systemd/system/postgresql@.service", start),
+        ];
+        let unit = "[Service]\nUser=no-such-user\nExecStart=/usr/lib/rabbitmq/bin/rabbitmq-server\n";
+        let rabbitmq = [("usr/lib/systemd/system/rabbitmq-server.service", unit)];
+        for (program, files, services) in [
+            ("/usr/sbin/nginx", &NGINX[..], r#"["nginx.service"]"#),
+            ("/usr/sbin/apache2", &apache[..], r#"["apache2.service"]"#),
+            ("apachectl", &apache[..], r#"["apache2.service"]"#),
+            (
+                "/usr/lib/postgresql/15/bin/postgres",
+                &postgres[..],
+                r#"["postgresql@13-old.service", "postgresql@15-main.service"]"#,
+            ),
+            ("/usr/sbin/rabbitmq-server", &rabbitmq[..], r#"["rabbitmq-server.service"]"#),
+        ] {
+            let root = root(files);
+            let line = format!(
+                "the line `allow = [{{services = {services}, uids = [{ALICE}]}}]` into /etc/sidestep/config.toml"
+            );
+            for (starter, written) in [(0, format!("write {line}")), (ALICE, format!("root must write {line}"))] {
+                let check = check(Path::new(program), Asker { starter, client: ALICE }, root.path());
+                assert_eq!(check.verdict, Verdict::Limited, "{program}: {check:?}");
+                assert!(check.advice.as_ref().unwrap().starts_with(&written), "{written} is not in {check:?}");
+            }
+        }
+    }
+
+    /// The cgroup of a service has the unit's own name.
+    #[test]
+    fn an_alias_of_a_unit_is_no_other_service() {
+        let root = root(&NGINX);
+        let aliases = root.path().join("etc/systemd/system");
+        std::fs::create_dir_all(&aliases).unwrap();
+        std::os::unix::fs::symlink("../../../usr/lib/systemd/system/nginx.service", aliases.join("web.service"))
+            .unwrap();
+        let advice = check(Path::new("nginx"), ROOT, root.path()).advice.unwrap();
+        assert!(advice.contains(r#"services = ["nginx.service"], "#), "{advice}");
+    }
+
+    /// A process of root's shell is in no service.
+    #[test]
+    fn for_a_server_that_a_shell_starts_users_are_named() {
+        let line = r#"`allow = [{uids = ["no-such-user", 0]}]`"#;
+        let with_unit = of("nginx", &NGINX).advice.unwrap();
+        assert!(with_unit.ends_with(line), "{with_unit}");
+        let without = of("nginx", &NGINX[..1]).advice.unwrap();
+        assert!(
+            without.starts_with(&format!("write the line {line} into")) && !without.contains("services"),
+            "{without}"
+        );
+    }
+
+    #[test]
+    fn workers_of_the_user_who_asks_need_no_line() {
+        let files = [("etc/nginx/nginx.conf", "user daemon;\n"), NGINX[1]];
+        let daemon = users::by_name("daemon").unwrap().unwrap();
+        let check = check(Path::new("nginx"), Asker { starter: daemon, client: daemon }, root(&files).path());
+        assert_eq!(check.verdict, Verdict::Ok, "{check:?}");
     }
 
     /// nginx has a default user from its build.
@@ -273,6 +220,7 @@ mod tests {
             assert!(check.found.contains("become nobody (") && check.found.contains("names no user"), "{check:?}");
         }
         assert_eq!(of("haproxy", &[("etc/haproxy/haproxy.cfg", "global\n")]).verdict, Verdict::Ok);
+        assert_eq!(of("postgres", &[]).verdict, Verdict::Ok, "there is no cluster");
     }
 
     #[test]
@@ -298,8 +246,9 @@ mod tests {
     fn root_stays_root_and_others_stay_themselves() {
         assert_eq!(of("nginx", &[("etc/nginx/nginx.conf", "userid on;\nuser root;\n")]).verdict, Verdict::Ok);
         assert_eq!(of("mysqldump", &[("etc/mysql/my.cnf", "user = mysql\n")]).verdict, Verdict::Ok);
-        let root = root(&[("etc/nginx/nginx.conf", "user www-data;\n")]);
-        assert_eq!(check(Path::new("nginx"), 1000, root.path()).verdict, Verdict::Ok);
-        assert_eq!(check(Path::new("sh"), 0, root.path()).verdict, Verdict::Ok);
+        let alice = Asker { starter: ALICE, client: ALICE };
+        let root = root(&NGINX[..1]);
+        assert_eq!(check(Path::new("nginx"), alice, root.path()).verdict, Verdict::Ok, "no unit starts it");
+        assert_eq!(check(Path::new("sh"), ROOT, root.path()).verdict, Verdict::Ok);
     }
 }

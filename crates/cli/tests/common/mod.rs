@@ -65,6 +65,7 @@ impl Sandbox {
             command.env_remove(name);
         }
         command.env_remove("LD_PRELOAD").env_remove("XDG_CONFIG_HOME").env("HOME", self.dir.path());
+        command.env_remove("SUDO_UID");
         command.env("SIDESTEP_BROKER", &self.address).env("SIDESTEP_LIBRARY", STAND_IN);
         command.args(args).current_dir(self.dir.path());
         command
