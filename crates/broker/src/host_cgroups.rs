@@ -23,8 +23,8 @@ pub enum HostCgroupsError {
     Lower(#[source] Errno),
 }
 
-/// Enters the host's cgroup namespace, and lowers CAP_SYS_ADMIN, which only [`crate::netns`] raises again, for the moment in which
-/// one of its threads enters a pod's network namespace. Call it before there are other threads.
+/// Enters the host's cgroup namespace, and lowers CAP_SYS_ADMIN, which is raised again for a moment only: by [`crate::netns`] in a
+/// thread that enters a pod's network namespace, and by [`crate::outbox`] for a descriptor over the limit of those in flight. Call it before there are other threads.
 pub fn enter() -> Result<(), HostCgroupsError> {
     let namespace = File::open(OF_THE_HOST).map_err(HostCgroupsError::Open)?;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::ControlGroup))

@@ -28,8 +28,10 @@ const REMEMBERED: usize = 65_536;
 pub enum NoNamespace {
     /// Another user namespace owns it.
     OfAnotherUser,
-    /// It cannot be entered, the kernel cannot be asked there, or the domain that asks has no descriptor left for it.
+    /// It cannot be entered, or the kernel cannot be asked there.
     Closed,
+    /// The domain that asks has no descriptor left for it.
+    Full,
 }
 
 /// A namespace in which sockets can be looked for.
@@ -122,7 +124,7 @@ impl Namespaces {
         }
         let (namespace, is_ours) = self.open(cookie, socket.as_fd())?;
         permitted(is_ours)?;
-        let permit = self.permit(account).ok_or(NoNamespace::Closed)?;
+        let permit = self.permit(account).ok_or(NoNamespace::Full)?;
         let opened = Namespace::new(diag_in(namespace).ok_or(NoNamespace::Closed)?, is_ours, Some(permit));
         let mut others = lock(&self.others);
         if others.len() >= UNUSED {
@@ -241,7 +243,7 @@ mod tests {
         let _second = open(&sockets[1]).expect("room");
         assert_eq!(account.held(), 2);
         assert!(Arc::ptr_eq(&first, &open(&sockets[0]).expect("it is open")));
-        assert_eq!(open(&sockets[2]).err(), Some(NoNamespace::Closed), "the domain has its share");
+        assert_eq!(open(&sockets[2]).err(), Some(NoNamespace::Full), "the domain has its share");
         assert_eq!(account.held(), 2, "once each");
         drop(first);
         let _third = open(&sockets[2]).expect("room, since nobody needs the first one");

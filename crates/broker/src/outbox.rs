@@ -3,9 +3,10 @@
 use crate::memory::Memory;
 use crate::quota::{Account, Permit};
 use crate::receiver::loan::Loan;
-use crate::wire;
+use crate::{rights, wire};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 use sidestep_abi::msg::Msg;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,6 +43,17 @@ struct Waiting {
     msg: Msg,
     fd: Option<Attached>,
     _permit: Option<Permit>,
+}
+
+impl Waiting {
+    fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        let send = || wire::send(socket, &self.msg, self.fd.as_ref().map(|fd| fd.as_fd()));
+        match send() {
+            // A broker in a container shares its uid with root's containers, and has this capability, though lowered.
+            Err(Errno::TOOMANYREFS) => rights::with(CapabilitySet::SYS_ADMIN, send)?,
+            answer => answer,
+        }
+    }
 }
 
 /// Records for one member, in order.
@@ -94,7 +106,7 @@ impl Outbox {
     pub fn flush(&mut self, socket: BorrowedFd<'_>) -> Flushed {
         let mut flushed = Flushed::default();
         while let Some(next) = self.waiting.front() {
-            match wire::send(socket, &next.msg, next.fd.as_ref().map(|fd| fd.as_fd())) {
+            match next.send(socket) {
                 Ok(()) => {
                     flushed.sent += 1;
                     self.waiting.pop_front();

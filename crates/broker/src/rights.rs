@@ -15,3 +15,12 @@ pub fn raise(which: CapabilitySet) -> Result<(), Errno> {
     let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
     set_capabilities(None, CapabilitySets { effective: effective | (which & permitted), permitted, inheritable })
 }
+
+/// Makes a call that was refused without these capabilities with them, as far as this thread may; it has none more afterwards.
+pub fn with<T>(which: CapabilitySet, call: impl FnOnce() -> T) -> Result<T, Errno> {
+    let before = capabilities(None)?;
+    raise(which)?;
+    let answer = call();
+    set_capabilities(None, before)?;
+    Ok(answer)
+}

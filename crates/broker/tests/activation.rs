@@ -253,6 +253,6 @@ fn proves_pods_with(capabilities: &str) -> Option<Kind> {
 /// As the chart gives them. Needs root.
 #[test]
 fn a_container_s_broker_proves_connections_of_pods() {
-    assert_eq!(proves_pods_with("+sys_ptrace,+sys_resource,+sys_admin,+net_admin"), Some(Kind::Link));
+    assert_eq!(proves_pods_with("+sys_ptrace,+sys_admin,+net_admin"), Some(Kind::Link));
     assert_eq!(proves_pods_with("+sys_ptrace,+sys_admin"), Some(Kind::Refused), "it may not ask whose the socket is");
 }

@@ -142,9 +142,10 @@ fn for_workers_that_change_their_user_the_line_is_named() {
     let (written, client) = if uid.is_root() { ("write", 1000) } else { ("root must write", uid.as_raw()) };
     let expected = format!(
         "{written} the line `allow = [{{services = [\"nginx.service\"], uids = [{client}]}}]` into /etc/sidestep/config.toml \
-         and run `systemctl try-reload-or-restart sidestepd`, so that it shares memory with clients of user {client} \
+         and run `systemctl try-reload-or-restart sidestepd`, so that it shares memory with clients of user {client}. \
+         A file has the key `allow` once: if it is there, put the rule into its list \
          (docs/CONFIG.md: who may share memory). \
-         If not the unit but a shell starts it, the line is `allow = [{{uids = [\"www-data\", {client}]}}]`"
+         If not the unit but root's shell starts it, the line is `allow = [{{uids = [\"www-data\", {client}]}}]`"
     );
     assert_eq!((users["verdict"].as_str(), users["advice"].as_str()), (Some("limited"), Some(expected.as_str())));
 }

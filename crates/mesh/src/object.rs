@@ -34,7 +34,7 @@ pub enum Object {
 impl Service {
     /// Whether only some sources may use this address.
     pub(crate) fn is_restricted(&self, ip: IpAddr) -> bool {
-        self.load_balancer_ips.contains(&ip) && self.ranges_of(Family::of(ip)).next().is_some()
+        self.ranges_of(Family::of(ip)).next().is_some() && self.load_balancer_ips.contains(&ip)
     }
 
     /// The source ranges of a family.

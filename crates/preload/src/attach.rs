@@ -1,7 +1,7 @@
 //! Into a slot and back to the kernel: assignment, readiness, demotion.
 
 use crate::record::{self, Conn, flag};
-use crate::stream::{parked, peer};
+use crate::stream::{late, parked, peer};
 use crate::{arena, blocked, counters, errno, handlers, link, settings, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
@@ -190,7 +190,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
                 half.hint_freeze();
             }
             let queued = tcp::queued(fd).map_or(0, u64::from);
-            if !c.is_attached() || !is_all_by_kernel(rx, &end.tx, half, queued) {
+            if !c.is_attached() || late::has_some(index) || !is_all_by_kernel(rx, &end.tx, half, queued) {
                 return false;
             }
             if c.has(flag::RENEWS) && !count_anew(index, c, fd, rx, end) {

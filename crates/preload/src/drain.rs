@@ -3,7 +3,7 @@
 use crate::link;
 use crate::record::{self, Conn, flag};
 use crate::stream::stretch::{self, end_for_good};
-use crate::stream::{deputy, leave, parked, rx};
+use crate::stream::{deputy, kept, leave, parked, rx};
 use crate::wait::Deadline;
 use crate::wait::pause::{Number, Pause, Want};
 use core::sync::atomic::Ordering::*;
@@ -40,7 +40,9 @@ pub fn end_tx(c: &'static Conn, fd: i32) {
 }
 
 /// Longest wait for the kernel to take bytes that nobody else can deliver, in calls that must not block.
-const LAST_WAIT_US: u64 = 2_000_000;
+///
+/// No program has this limit of its own: the kernel counts whole milliseconds.
+const LAST_WAIT_US: u64 = 2_000_001;
 
 #[derive(PartialEq, Eq)]
 enum Sent {
@@ -56,6 +58,7 @@ fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
         reason.inspect(|r| c.blame(*r));
         return Sent::Everything;
     }
+    kept::send_any(c, fd);
     match c.with_tx(|end| end_for_good(c, end, fd, reason)) {
         Ok(true) => Sent::InPart,
         _ => Sent::Everything,

@@ -77,6 +77,7 @@ impl Offers {
         self.view.of_socket(facts.space.netns, fd, &self.account).map_err(|why| match why {
             NoNamespace::OfAnotherUser => Reason::Namespace,
             NoNamespace::Closed => Reason::Unproven,
+            NoNamespace::Full => Reason::FdLimit,
         })
     }
 

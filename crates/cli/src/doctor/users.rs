@@ -75,10 +75,11 @@ impl Workers {
         let write = if asker.is_root() { "write" } else { "root must write" };
         let mut advice = format!(
             "{write} the line `{line}` into /etc/sidestep/config.toml and run `systemctl try-reload-or-restart sidestepd`, so that it \
-             shares memory with clients of user {client} (docs/CONFIG.md: who may share memory)"
+             shares memory with clients of user {client}. A file has the key `allow` once: if it is there, put the rule into its list \
+             (docs/CONFIG.md: who may share memory)"
         );
         if self.by_hand && !self.services.is_empty() {
-            advice += &format!(". If not the unit but a shell starts it, the line is `{of_users}`");
+            advice += &format!(". If not the unit but root's shell starts it, the line is `{of_users}`");
         }
         advice
     }
@@ -188,6 +189,7 @@ mod tests {
             .unwrap();
         let advice = check(Path::new("nginx"), ROOT, root.path()).advice.unwrap();
         assert!(advice.contains(r#"services = ["nginx.service"], "#), "{advice}");
+        assert!(advice.contains("the key `allow` once"), "{advice}");
     }
 
     /// A process of root's shell is in no service.

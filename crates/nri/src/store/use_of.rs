@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub enum UseError {
     #[error("{path}: cannot see what the process uses; run as root of the host, with its pid namespace", path = .path.display())]
     Look { path: PathBuf, source: io::Error },
-    #[error("{path}: the look at all processes has come no further within {s} s; try again when that process goes on",
+    #[error("{path}: the look at all processes has not ended within {s} s, and is at this file; try again when that process goes on",
         path = .path.display(), s = .within.as_secs())]
     Late { path: PathBuf, within: Duration },
     #[error("cannot start the thread that looks at all processes")]

@@ -12,6 +12,7 @@ use crate::{arena, drain, errno, offer};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_DONTWAIT};
 use sidestep_abi::Reason;
+use sidestep_conn::Writer;
 use sidestep_sys::{Errno, Result};
 
 /// Sends from `source` as sendmsg(2) would. `native`: the program's own call.
@@ -60,11 +61,16 @@ fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, fla
     // The value at the beginning of the call: a later change of O_NONBLOCK affects the next call only.
     let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
     let mut wait = Blocking::new(c.tx_timeout_us.load(Relaxed));
-    if late::has_some(index) {
-        send_first(index, c, fd, patient)?;
-    }
     loop {
-        let all = match c.with_tx(|end| steps(c, end, arena::number(index, fd), source, &mut sent, flags)) {
+        let number = arena::number(index, fd);
+        let send = |end: &mut Writer| {
+            // What a signal handler wrote while it had interrupted a wait goes first.
+            if late::has_some(index) && !kept::all_go(index, c, end, number) {
+                return Err(Errno(EAGAIN));
+            }
+            steps(c, end, number, source, &mut sent, flags)
+        };
+        let all = match c.with_tx(send) {
             Ok(all) => all,
             Err(Reentered) => return source.keep(index),
         };
@@ -79,20 +85,6 @@ fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, fla
             },
             Err(e) => return if sent > 0 { Ok(sent) } else { Err(e) },
         }
-    }
-}
-
-/// Before new bytes: sends what a signal handler wrote while it had interrupted a wait. EAGAIN: it does not go now, and this call must
-/// not wait.
-#[cold]
-fn send_first(index: u32, c: &'static Conn, fd: i32, patient: bool) -> Result<()> {
-    if patient {
-        send_late(index, c, fd);
-        return Ok(());
-    }
-    match kept::send(index, c, fd) {
-        Ok(()) if late::has_some(index) => Err(Errno(EAGAIN)),
-        _ => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use super::adopt::{self, ORPHANS, adopt};
 use super::end::{end, linger};
 use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
-use crate::record::{Conn, flag};
+use crate::record::{self, Conn, flag};
 use crate::stream::parked;
 use crate::uring::table;
 use crate::{
@@ -37,29 +37,34 @@ pub fn unfollow_native(index: u32, fd: i32) {
     }
 }
 
-/// As [`unfollow_native`], and if the kernel cannot take the connection over now, as the peer does not act, `fd` is not followed any
-/// longer either. Then the record and the slot stay in use.
+/// As [`unfollow_native`], and if the kernel cannot take the connection over now, as the peer does not act, no number of it is
+/// followed any longer. Then the record and the slot stay in use.
 pub fn unfollow_for_good(index: u32, fd: i32) {
     unfollow_native(index, fd);
     if fdtable::get(fd) != Kind::Conn(index) {
         return;
     }
     let c = arena::conn(index);
-    if arena::local(index).refs.load(Relaxed) > 1 {
-        lose_number(index, c, fd, Loss::StaysOpen); // and still counts it: the connection must not end before `fd` is closed
-    } else {
-        drain::reset_undelivered(c, fd);
-        wait::epoll::return_to_kernel(fd);
-        counters::add_bytes(c.bytes(), c.has(flag::STACK));
-        link::get(c.link.load(Relaxed)).set_conn(c.slot.load(Relaxed), None); // `fd` will be another file's
-    }
-    fdtable::set(fd, Kind::Other);
+    drain::reset_undelivered(c, fd);
+    fdtable::for_each(|number, kind| {
+        if kind == Kind::Conn(index) {
+            wait::epoll::return_to_kernel(number);
+            fdtable::set(number, Kind::Other);
+        }
+    });
+    counters::add_bytes(c.bytes(), c.has(flag::STACK));
+    link::get(c.link.load(Relaxed)).set_conn(c.slot.load(Relaxed), None); // the numbers will be other files'
 }
 
 /// As [`unfollow`], where connect(2) dissolves the connection: all descriptors of the connection become those of an
 /// unconnected socket.
 #[must_use]
 pub fn dissolving(index: u32, fd: i32) -> After {
+    // The kernel keeps a negative timeout, and does not show it.
+    let c = arena::conn(index);
+    if [&c.rx_timeout_us, &c.tx_timeout_us].iter().any(|timeout| timeout.load(Relaxed) == record::NO_WAIT) {
+        super::begin::set_hasty(fd);
+    }
     let mut is_copied = false;
     if !thread::in_vfork() {
         fdtable::for_each(|other, kind| {

@@ -112,9 +112,9 @@
     {{- range .Values.broker.extraArgs }}
     - {{ . | quote }}
     {{- end }}
-  # SYS_PTRACE and SYS_RESOURCE as in sidestepd.service. Pods have network namespaces of their own: NET_ADMIN to find that of a socket,
-  # SYS_ADMIN for the threads that enter it, and for --host-cgroups; all others have it lowered.
-  securityContext: {{- include "sidestep.rights" (list "SYS_PTRACE" "SYS_RESOURCE" "NET_ADMIN" "SYS_ADMIN") | nindent 4 }}
+  # SYS_PTRACE as in sidestepd.service. Pods have network namespaces of their own: NET_ADMIN to find that of a socket, SYS_ADMIN for
+  # the threads that enter it, for --host-cgroups, and in place of SYS_RESOURCE; else it is lowered.
+  securityContext: {{- include "sidestep.rights" (list "SYS_PTRACE" "NET_ADMIN" "SYS_ADMIN") | nindent 4 }}
   resources: {{- toYaml .Values.broker.resources | nindent 4 }}
   volumeMounts:
     - {name: member, mountPath: {{ .Values.hostPaths.run }}/member}

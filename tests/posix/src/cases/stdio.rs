@@ -1,12 +1,16 @@
 //! C streams and formatted output on a socket: glibc reads and writes past its own exported functions.
 
 use crate::case::{Case, case};
+use crate::end::End;
 use crate::link;
+use crate::peer::Peer;
 use crate::sys::cpu::eventually;
 use crate::sys::net::Family::V4;
+use crate::sys::process::set_limit;
 use crate::sys::stdio::{Stream, dprintf, dprintf_chk};
 use crate::sys::threads::state;
 use crate::sys::{Fd, fds, io, net};
+use libc::RLIMIT_NOFILE;
 
 pub const CASES: &[Case] = &[
     case("stdio.printed_lines_are_read_as_lines", lines),
@@ -15,6 +19,7 @@ pub const CASES: &[Case] = &[
     case("stdio.fgets_waits_and_sees_the_end", waits),
     case("stdio.fclose_is_the_end", fclose),
     case("stdio.fclose_while_the_peer_is_stopped", fclose_while_stopped),
+    case("stdio.fclose_of_a_copy_while_the_peer_is_stopped", fclose_of_a_copy_while_stopped),
     case("stdio.flush_at_exit", flush_at_exit),
     case("stdio.opened_before_the_first_byte", opened_cold).never("stdio reads where nobody can intercept it"),
 ];
@@ -111,24 +116,55 @@ fn fclose() {
     assert_eq!(peer.drain(), 100);
 }
 
-/// The peer's process cannot leave its rings meanwhile. The stream's number is then that of an end of a pipe.
+/// The peer's process cannot give its unread bytes to the kernel meanwhile, and nobody can do it in its place, since there is no
+/// descriptor for its socket. The stream's number is then that of an end of a pipe.
 fn fclose_while_stopped() {
     let (mut end, mut peer) = link::client(V4);
-    let number = end.fd();
+    stopped_with_unread_bytes(&mut end, &mut peer);
+    let mut out = opened_without_descriptors(end.fd());
+    assert_eq!(out.write(&end.tx.upcoming(100)), 100);
+    out.close().expect("fclose flushes and closes");
+    is_a_pipes_number(end.fd());
+    peer.signal(libc::SIGCONT);
+    is_a_pipes_number(end.fd());
+}
+
+/// As [`fclose_while_stopped`], through a copy, after whose stream the program closes the number itself.
+fn fclose_of_a_copy_while_stopped() {
+    let (mut end, mut peer) = link::client(V4);
+    stopped_with_unread_bytes(&mut end, &mut peer);
+    let copy = copy_of(end.fd());
+    let out = opened_without_descriptors(copy);
+    fds::close(end.fd()).expect("close");
+    is_a_pipes_number(end.fd());
+    out.close().expect("fclose");
+    is_a_pipes_number(copy);
+    peer.signal(libc::SIGCONT);
+    is_a_pipes_number(copy);
+}
+
+fn stopped_with_unread_bytes(end: &mut End, peer: &mut Peer) {
+    peer.send(1000);
+    end.rx.await_bytes(1000);
     peer.signal(libc::SIGSTOP);
     eventually("the peer is stopped", || state(peer.pid) == Some('T'));
-    let mut out = Stream::open(number, c"w");
-    assert_eq!(out.write(&end.tx.upcoming(100)), 100);
-    end.tx.sent(100);
-    out.close().expect("fclose flushes and closes");
+}
+
+fn opened_without_descriptors(fd: Fd) -> Stream {
+    let before = set_limit(RLIMIT_NOFILE, 3);
+    let stream = Stream::open(fd, c"w");
+    set_limit(RLIMIT_NOFILE, before);
+    stream
+}
+
+/// The number is free, and then that of an end of a pipe, which works.
+fn is_a_pipes_number(number: Fd) {
     let (read, write) = fds::pipe(libc::O_CLOEXEC);
     assert!([read, write].contains(&number), "the lowest free numbers");
     assert_eq!(io::write(write, b"x"), Ok(1));
     assert_eq!(io::read(read, &mut [0; 10]), Ok(1));
-    peer.signal(libc::SIGCONT);
-    assert_eq!(peer.drain(), 100);
-    assert_eq!(io::write(write, b"yz"), Ok(2));
-    assert_eq!(io::read(read, &mut [0; 10]), Ok(2));
+    fds::close(read).expect("close");
+    fds::close(write).expect("close");
 }
 
 /// exit's own flush sends what is still in a stream's buffer.
