@@ -8,7 +8,7 @@ import struct
 import subprocess
 
 from hosts.cases import exchanged, must_have_counted, must_have_taken, second_cable, taken_by_now
-from hosts.registry import case
+from hosts.registry import SLOW, case
 from testkit.failure import Failure
 
 # Of asm/unistd_64.h and linux/bpf.h.
@@ -70,9 +70,9 @@ def a_foreign_xdp_program(hosts, seed):
         raise Failure("the other program is gone")
 
 
-@case
+@case(part=SLOW)
 def a_foreign_xdp_program_on_one_of_two_devices(hosts, seed):
-    """The stack goes on with the other device."""
+    """The stack waits for a while, and goes on with the other device."""
     second_cable(hosts)
     attach(hosts, hosts.server)
     number = program_of(hosts, hosts.server)

@@ -11,7 +11,7 @@ from testkit.failure import Failure
 from testkit.wait import until
 
 TIMES = ("--times", "3000")  # the answer to 1000 bytes is longer than a ring
-STALL = 0.2  # seconds: without news the peer probes a second after the program has begun to read, or later
+STALL = 0.5  # seconds: without news the peer probes a second after the program has begun to read, or later
 
 
 @case

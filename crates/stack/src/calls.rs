@@ -99,7 +99,7 @@ fn look(conn: &mut Conn, is_time: bool, terms: &Terms) -> Result<Look, Cause> {
     }
     match conn.returns > 0 || conn.subject.is_stale {
         true => conn.subject.refresh(&terms.devices)?,
-        false => conn.subject.check()?,
+        false => conn.subject.check(&terms.devices)?,
     }
     Ok(Look::Ready)
 }

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `Link`, `PeerDoorbell` | memory, eventfd | as the broker has sent it |
 //! | `Unlink` | | as the broker has sent it |
-//! | `Slot` | socket | the record `arg` (lower half) is of the connection of this question (upper half); its domain as in `Foreign` |
+//! | `Slot` | socket | the record `arg` is of the connection of the question `side`; its domain as in `Foreign` |
 //! | `Release` | | `arg`: the record is free |
 //! | `Hello` | claim | the worker drives this queue ([`sidestep_device::end_claim`]) |
 //!
@@ -88,8 +88,9 @@ impl Custody {
         domain: Key,
         socket: BorrowedFd,
     ) -> io::Result<()> {
-        let (link, side, slot) = place;
-        let msg = Msg { link, side, slot, arg: u64::from(question) << 32 | u64::from(record), ..Msg::new(Kind::Slot) };
+        let (link, _, slot) = place;
+        // Not in `arg`, all of which a keeper of an older release takes for the record.
+        let msg = Msg { link, side: question, slot, arg: record.into(), ..Msg::new(Kind::Slot) };
         self.tell(&domain.put_into(msg), Some(socket))
     }
 

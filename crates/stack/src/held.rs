@@ -68,7 +68,7 @@ impl Held {
             }
             (Some(Kind::Unlink), None) => drop(self.links.remove(&msg.link)),
             (Some(Kind::Hello), Some(claim)) => self.claims.push(claim),
-            (Some(Kind::Slot), Some(socket)) if (msg.arg as u32) < self.ledger.records() => self.hold(msg, socket),
+            (Some(Kind::Slot), Some(socket)) if msg.arg < self.ledger.records().into() => self.hold(msg, socket),
             (Some(Kind::Release), None) => {
                 if let Some(connection) = self.connections.remove(&(msg.arg as u32)) {
                     let domain = connection.domain;
@@ -87,7 +87,7 @@ impl Held {
     fn hold(&mut self, msg: &Msg, socket: OwnedFd) {
         // The worker has told of the link before.
         let Some(link) = self.links.get(&msg.link).cloned() else { return };
-        let (number, question, slot) = (msg.arg as u32, (msg.arg >> 32) as u32, msg.slot as usize);
+        let (number, question, slot) = (msg.arg as u32, msg.side, msg.slot as usize);
         // If no thread can be started, it shares one with others of which that is true.
         let domain = [Key::of(msg), Key::default()].into_iter().find(|domain| self.executors.admit(*domain).is_ok());
         let connection = Connection { number, link, slot, question, socket, domain: domain.unwrap_or_default() };
@@ -214,7 +214,7 @@ pub(crate) mod tests {
         let memory = memory_of_a_link();
         let of_link = |kind| Msg { link: number, side: STACK, ..Msg::new(kind) };
         held.hear(&Msg { arg: RING as u64, ..of_link(Kind::Link) }, Some(copy(&memory)));
-        let slot = Msg { arg: u64::from(QUESTION) << 32 | u64::from(number), ..of_link(Kind::Slot) };
+        let slot = Msg { arg: number.into(), side: QUESTION, ..of_link(Kind::Slot) };
         held.hear(&Key::from(Domain::Pod(domain)).put_into(slot), Some(copy(socket)));
         slot::hold_socket(link(&memory, PROGRAM).slot(SLOT), QUESTION);
         memory

@@ -16,7 +16,7 @@ use sidestep_stack::error;
 use sidestep_stack::keeper::{self, Keeper, Signals};
 use sidestep_stack::ledger::Ledger;
 use sidestep_stack::passing;
-use sidestep_stack::process::Process;
+use sidestep_stack::process::{GRACE, Process};
 use sidestep_stack::readable::is_readable;
 use sidestep_stack::standby::Standby;
 use sidestep_stack::wait::Wait;
@@ -154,14 +154,26 @@ fn keep(args: &Args) -> Result<(), Error> {
 /// the kernel.
 fn all_opened(names: &[String]) -> Result<Vec<Device>, Error> {
     let (mut devices, mut failed) = (Vec::new(), Vec::new());
+    // It may be that of a stack that was killed, whose last process gives connections back for a while.
+    let end = Instant::now() + if names.len() > 1 { GRACE + Duration::from_secs(1) } else { Duration::ZERO };
     for name in names {
-        match opened(name) {
+        match opened_once_free(name, end) {
             Ok(device) => devices.push(device),
             Err(error @ sidestep_device::Error::ForeignProgram { .. }) => failed.push(error),
             Err(error) => return Err(error.into()),
         }
     }
     without(failed, devices)
+}
+
+/// Waits until there is no other program there, at most until `end`.
+fn opened_once_free(name: &str, end: Instant) -> Result<Device, sidestep_device::Error> {
+    loop {
+        match opened(name) {
+            Err(sidestep_device::Error::ForeignProgram { .. }) if Instant::now() < end => std::thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
 }
 
 /// The devices, without those that have failed. At least one must be left.

@@ -38,6 +38,8 @@ pub struct Subject {
     pub device: usize,
     /// Routers of this host on the packets' way: 1 if the socket is in another network namespace than the device.
     pub routers: u8,
+    /// The socket's, by which rules may have chosen the path.
+    pub traffic_class: u8,
     /// The path may have changed since it was resolved: [`Subject::refresh`] it before the connection is carried.
     pub is_stale: bool,
 }
@@ -83,8 +85,8 @@ impl Subject {
     /// `closing` gets a socket that is declined: the program may have closed it, and it may linger.
     pub fn examine(socket: OwnedFd, domain: Key, terms: &Terms, closing: &mut Closing) -> Result<Subject, Declined> {
         match look(&socket, terms) {
-            Ok(Seen { local, remote, path, device, routers }) => {
-                Ok(Subject { socket, domain, local, remote, path, device, routers, is_stale: false })
+            Ok(Seen { local, remote, path, device, routers, traffic_class }) => {
+                Ok(Subject { socket, domain, local, remote, path, device, routers, traffic_class, is_stale: false })
             }
             Err(why) => {
                 closing.close(socket);
@@ -99,11 +101,15 @@ impl Subject {
     }
 
     /// Looks again, before the connection is carried for the first time: at what the program may have changed since.
-    pub fn check(&self) -> Result<(), Declined> {
+    pub fn check(&mut self, devices: &[u32]) -> Result<(), Declined> {
         if !self.is_still_connected() {
             return Err(Declined::NotConnected);
         }
-        is_plain(&profile(&self.socket)?, self.path.device, self.routers == 0)
+        let profile = profile(&self.socket)?;
+        if profile.traffic_class != self.traffic_class {
+            return self.refresh(devices);
+        }
+        is_plain(&profile, self.path.device, self.routers == 0)
     }
 
     /// Looks again, before the connection is carried again: at the socket, the route and the neighbour.
@@ -113,8 +119,9 @@ impl Subject {
         }
         sidestep_repair::examine(self.socket.as_fd())?;
         let is_ours = self.routers == 0;
-        let path = way(&self.socket, self.local, self.remote, is_ours)?;
-        (self.path, self.device, self.is_stale) = (path, position(devices, &path)?, false);
+        let (path, traffic_class) = way(&self.socket, self.local, self.remote, is_ours)?;
+        (self.path, self.device, self.traffic_class, self.is_stale) =
+            (path, position(devices, &path)?, traffic_class, false);
         Ok(())
     }
 }
@@ -126,6 +133,7 @@ struct Seen {
     path: Path,
     device: usize,
     routers: u8,
+    traffic_class: u8,
 }
 
 fn look(socket: &OwnedFd, terms: &Terms) -> Result<Seen, Declined> {
@@ -136,13 +144,14 @@ fn look(socket: &OwnedFd, terms: &Terms) -> Result<Seen, Declined> {
     }
     sidestep_repair::examine(socket.as_fd())?;
     let is_ours = tcp::namespace(socket.as_raw_fd()) == terms.namespace;
-    let path = way(socket, local, remote, is_ours)?;
+    let (path, traffic_class) = way(socket, local, remote, is_ours)?;
     let device = position(&terms.devices, &path)?;
-    Ok(Seen { local, remote, path, device, routers: u8::from(!is_ours) })
+    Ok(Seen { local, remote, path, device, routers: u8::from(!is_ours), traffic_class })
 }
 
-/// `is_ours`: the socket is in the stack's network namespace. A tunnel may end in another one, which has any addresses it likes.
-fn way(socket: &OwnedFd, local: SocketAddr, remote: SocketAddr, is_ours: bool) -> Result<Path, Declined> {
+/// The path, and the traffic class by which rules may have chosen it. `is_ours`: the socket is in the stack's network namespace. A tunnel
+/// may end in another one, which has any addresses it likes.
+fn way(socket: &OwnedFd, local: SocketAddr, remote: SocketAddr, is_ours: bool) -> Result<(Path, u8), Declined> {
     let profile = profile(socket)?;
     let user = fstat(socket).map_err(|_| Declined::NotConnected)?.st_uid;
     let path = path::resolve(&Flow { local, remote, user, traffic_class: profile.traffic_class })?;
@@ -150,7 +159,7 @@ fn way(socket: &OwnedFd, local: SocketAddr, remote: SocketAddr, is_ours: bool) -
         return Err(Declined::OtherNamespace);
     }
     is_plain(&profile, path.device, is_ours)?;
-    Ok(path)
+    Ok((path, profile.traffic_class))
 }
 
 fn profile(socket: &OwnedFd) -> Result<Profile, Declined> {
@@ -244,13 +253,14 @@ mod tests {
             is_own: true,
         };
         let (socket, domain) = (ours.into(), Key::default());
-        let subject = Subject { socket, domain, local, remote, path, device: 0, routers: 0, is_stale: false };
-        assert!(subject.check().is_ok());
+        let mut subject =
+            Subject { socket, domain, local, remote, path, device: 0, routers: 0, traffic_class: 0, is_stale: false };
+        assert!(subject.check(&[1]).is_ok());
         rustix::net::connect_unspec(&subject.socket).unwrap();
-        assert!(matches!(subject.check(), Err(Declined::NotConnected)), "connected no more");
+        assert!(matches!(subject.check(&[1]), Err(Declined::NotConnected)), "connected no more");
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::connect(&subject.socket, &other.local_addr().unwrap()).unwrap();
-        assert!(matches!(subject.check(), Err(Declined::NotConnected)), "connected elsewhere");
+        assert!(matches!(subject.check(&[1]), Err(Declined::NotConnected)), "connected elsewhere");
     }
 
     #[test]

@@ -279,8 +279,11 @@ impl Worker {
         let most = if pause > PILED_UP { BATCHES } else { 1 };
         for _ in 0..most {
             if !self.hear_frames(time) {
-                return;
+                break;
             }
+        }
+        if most > 1 {
+            self.turned_at = now(); // to hear them is no pause, however long it took
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod fds;
 pub mod files;
+mod lists;
 pub mod msg;
 pub mod names;
 pub mod poll;

@@ -1,6 +1,7 @@
 //! poll, select and epoll in all their forms. Lists and sets without a connection or set of ours go to libc unchanged. Others
 //! are copied, and the answers are written back.
 
+use super::lists::{NOBODY, holds_ours};
 use super::rw::check_room;
 use super::time::{Left, from_ms, from_spec, from_val};
 use crate::fdtable::{self, Kind};
@@ -28,30 +29,8 @@ impl Mask {
     }
 }
 
-/// Entries that are read from the program at a time.
-const PART: usize = 8;
 /// Most lists are no longer than this.
 const FEW: usize = 8;
-const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
-
-/// Whether a list holds a connection or a set of ours.
-fn holds_ours(fds: *const pollfd, n: usize) -> bool {
-    // The kernel refuses a list that is longer than the limit. In most lists this is not even asked.
-    if !fdtable::follows_any() || n > fdtable::MAX_FD && n as u64 > limit::descriptor_limit() {
-        return false;
-    }
-    let mut part = [NOBODY; PART];
-    for at in (0..n).step_by(PART) {
-        let part = &mut part[..(n - at).min(PART)];
-        if user::read_all(part, fds.wrapping_add(at)).is_err() {
-            return false; // the kernel refuses the pointer
-        }
-        if part.iter().any(|p| matches!(fdtable::get(p.fd), Kind::Conn(_) | Kind::Set(_))) {
-            return true;
-        }
-    }
-    false
-}
 
 /// One call on a list for which `holds_ours` is true. EFAULT, EINVAL: the call's result.
 unsafe fn poll_ours(

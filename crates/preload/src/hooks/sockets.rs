@@ -4,7 +4,9 @@ use super::conn;
 use super::rw::address_is_good;
 use crate::record::{self, Conn, flag};
 use crate::wait::epoll;
-use crate::{arena, drain, errno, life::begin, life::numbers, life::shutdown, member, next, settings, user};
+use crate::{
+    arena, drain, errno, life::begin, life::hasty, life::numbers, life::shutdown, member, next, settings, user,
+};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{sockaddr, socklen_t};
@@ -124,7 +126,7 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     let result = unsafe { next::setsockopt(fd, level, name, value, len) };
     match conn(fd).filter(|_| result == 0) {
         Some(index) => note_option(arena::conn(index), fd, (level, name), value),
-        None if result == 0 && is_timeout(level, name) && is_negative(value) => begin::set_hasty(fd),
+        None if result == 0 && is_timeout(level, name) && is_negative(value) => hasty::set_hasty(fd),
         None => {}
     }
     result

@@ -1,27 +1,16 @@
 //! A descriptor begins to stand for a connection.
 
+use super::hasty;
 use super::numbers::end_orphans;
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::stream::late;
 use crate::uring::table;
 use crate::{arena, blocked, counters, drain, errno, fork, lineage, settings, thread, wait};
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_ring::page;
 use sidestep_sys::{fd as fdsys, tcp};
-
-/// The program has set a negative timeout on a TCP socket that was not followed yet. The kernel then never waits, but getsockopt(2)
-/// reads back 0, also from the sockets that inherit the timeout from their listener. So nobody can tell which connections have it.
-static HASTY: AtomicBool = AtomicBool::new(false);
-
-/// setsockopt() has set a negative timeout on `fd`, which is not followed.
-#[cold]
-pub fn set_hasty(fd: i32) {
-    if settings::active() && errno::keep(|| tcp::is_tcp(fd)) {
-        HASTY.store(true, Relaxed);
-    }
-}
 
 /// accept() has returned `fd`: follows it if it is a TCP socket.
 pub fn accepted(fd: i32) {
@@ -72,7 +61,7 @@ fn begin(fd: i32) {
     local.generation.store(arena::conn(index).phase.generation(), Relaxed);
     local.left_in.store(0, Relaxed);
     local.held_until.store(0, Relaxed);
-    if HASTY.load(Relaxed) {
+    if hasty::is_any() {
         arena::conn(index).keep_on_kernel(Reason::SocketOption);
     }
     late::forget(index);

@@ -3,5 +3,6 @@
 pub mod adopt;
 pub mod begin;
 mod end;
+pub mod hasty;
 pub mod numbers;
 pub mod shutdown;

@@ -2,6 +2,7 @@
 
 use super::adopt::{self, ORPHANS, adopt};
 use super::end::{end, linger};
+use super::hasty;
 use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
 use crate::record::{self, Conn, flag};
@@ -63,7 +64,7 @@ pub fn dissolving(index: u32, fd: i32) -> After {
     // The kernel keeps a negative timeout, and does not show it.
     let c = arena::conn(index);
     if [&c.rx_timeout_us, &c.tx_timeout_us].iter().any(|timeout| timeout.load(Relaxed) == record::NO_WAIT) {
-        super::begin::set_hasty(fd);
+        hasty::set_hasty(fd);
     }
     let mut is_copied = false;
     if !thread::in_vfork() {

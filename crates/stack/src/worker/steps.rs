@@ -90,7 +90,7 @@ impl Worker {
                 if is_ready && taken.is_seen(&tuple)? {
                     taken.add(&tuple)?;
                     conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
-                } else if is_ready && conn.looks >= UNSEEN_LOOKS && conn.arrivals != Arrivals::Elsewhere {
+                } else if is_ready && conn.arrivals != Arrivals::Elsewhere && is_count_due(conn.looks, id, time) {
                     return Ok(Some(Call::Count));
                 } else {
                     self.look_later(conn, 0, time);
@@ -158,4 +158,9 @@ fn next_look(looks: u32, time: u64) -> u64 {
         true => time + (LOOK << looks.min(DOUBLINGS)),
         false => (time + IDLE_LOOK).next_multiple_of(TOGETHER),
     }
+}
+
+/// Whether a look at an observed connection asks its socket, too, which takes its executor: of idle ones every 16th.
+fn is_count_due(looks: u32, id: u32, time: u64) -> bool {
+    looks >= UNSEEN_LOOKS && (looks < IDLE_LOOKS || (time / IDLE_LOOK + u64::from(id)).is_multiple_of(16))
 }

@@ -9,7 +9,7 @@ use crate::peer::Preload;
 use crate::seccomp::forbid;
 use crate::sys::errno::{EAGAIN, EMFILE, EPERM, outcome};
 use crate::sys::net::{self, Family::V4};
-use crate::sys::process::{require_root, set_both_limits, set_limit};
+use crate::sys::process::{require_root, set_limit};
 use crate::sys::{Fd, fds, files, io, poll};
 
 const FEW: &str = "of so few descriptors none can be the library's";
@@ -36,7 +36,6 @@ pub const CASES: &[Case] = &[
     case("limits.no_address_space_for_another_link", no_room_for_a_link).reason("memory"),
     case("limits.small_thread_stack", small_stack),
     case("limits.dropped_privileges", dropped_privileges),
-    case("limits.list_for_poll_of_more_than_any_table", long_list),
 ];
 
 /// System calls that a user-space library might make besides the program's own.
@@ -261,21 +260,4 @@ fn dropped_privileges() {
     peer.finish();
     let (mut a, mut b) = link::numbered_pair(V4, 1);
     link::warm_up_pair(&mut a, &mut b);
-}
-
-/// Of a list for poll only the last entry is a connection.
-fn long_list() {
-    const ENTRIES: usize = 300_000;
-    require_root();
-    set_both_limits(RLIMIT_NOFILE, ENTRIES as u64 + 100_000);
-    let (mut end, mut peer) = link::client(V4);
-    let mut list = vec![poll::want(-1, 0); ENTRIES];
-    list[ENTRIES - 1] = poll::want(end.fd(), libc::POLLIN);
-    for _ in 0..3 {
-        peer.send(1000);
-        assert_eq!(poll::poll(&mut list, 5000), Ok(1));
-        assert_eq!(list[ENTRIES - 1].revents, libc::POLLIN);
-        end.recv(1000);
-        assert_eq!(poll::poll(&mut list, 0), Ok(0));
-    }
 }

@@ -83,13 +83,6 @@ pub fn set_limit(which: libc::__rlimit_resource_t, soft: u64) -> u64 {
     before
 }
 
-/// Sets the soft and the hard limit.
-pub fn set_both_limits(which: libc::__rlimit_resource_t, to: u64) {
-    let limit = libc::rlimit { rlim_cur: to, rlim_max: to };
-    // SAFETY: the limit is a live value.
-    outcome(unsafe { libc::setrlimit(which, &limit) }).expect("setrlimit");
-}
-
 /// Some cases need root; without it they fail instead of skipping.
 pub fn require_root() {
     // SAFETY: no arguments.
