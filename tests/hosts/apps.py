@@ -96,7 +96,8 @@ def redis_by_stack(hosts, seed):
     def work():
         serving = served(hosts, [paths.program("redis-server"), "--port", PORT, "--bind", address, "--protected-mode", "no", "--save", "",
                                  "--dir", hosts.directory])
-        for action in ("fill", "verify"):
+        # One connection each.
+        for action in ("fill", *["verify"] * 4):
             done = said(hosts, [sys.executable, paths.PEERS / "redis_check.py", action, "--host", address, "--port", PORT,
                                 "--count", KEYS])
             check(json.loads(done.splitlines()[-1])["done"] == KEYS, f"{action}: {done}")
