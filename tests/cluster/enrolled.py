@@ -53,7 +53,7 @@ def whole(cluster, checks):
     callers = outside.add()
     for thing in objects():
         cluster.api.create(thing)
-    web = captured_web(len(cluster.nodes))
+    web = captured_web(len(cluster.nodes), outside.port)
     cluster.api.create(web)
     cluster.wait_rollout(web)
     outside.await_running(callers)
@@ -117,7 +117,7 @@ def policy(name, spec):
             "spec": {"podSelector": {"matchLabels": {"app": "web"}}, **spec}}
 
 
-def captured_web(replicas):
+def captured_web(replicas, port):
     """Without a label of its own. `caller` is the program's user, `bypass` the sidecar's."""
     web = shop.deployment(namespace=WHOLE, replicas=replicas)
     template = web["spec"]["template"]
@@ -126,7 +126,7 @@ def captured_web(replicas):
     containers[1]["name"] = "istio-proxy"
     containers += [
         witness.container("outbound", shop.SIDECAR_USER, ["outbound"]),
-        *(witness.container(name, user, ["caller", f"{WHOLE}-{name}", CONTROL, str(witness.PORT)])
+        *(witness.container(name, user, ["caller", f"{WHOLE}-{name}", CONTROL, str(port)])
           for name, user in (("caller", shop.APP_USER), ("bypass", shop.SIDECAR_USER)))]
     return web
 

@@ -5,7 +5,7 @@ import socket
 
 from cluster import python
 from cluster.hostile import PEERS, attack, held, idle_container, pod_of, start_pod
-from cluster.witness import CAPTURED, GUARDED, OPEN, PORT, SIDECAR_USER, Witness
+from cluster.witness import CAPTURED, GUARDED, OPEN, SIDECAR_USER, Witness
 from kube.addresses import CONTROL
 from testkit import wait
 
@@ -35,11 +35,11 @@ def escape(cluster, checks):
 def check_guarded(cluster, checks, node, witness, guarded, free):
     """First the pod under policy. What the open one sends after it arrives, by the same ways."""
     own, other = (cluster.api.get(pod)["status"]["podIP"] for pod in (guarded, free))
-    seen = attack(node, guarded, "ways", GUARDED, CONTROL, PORT, own, other)
-    flood = attack(node, guarded, "flood", GUARDED, CONTROL, PORT, FLOOD_SECONDS)
+    seen = attack(node, guarded, "ways", GUARDED, CONTROL, witness.port, own, other)
+    flood = attack(node, guarded, "flood", GUARDED, CONTROL, witness.port, FLOOD_SECONDS)
     checks.figures["escape: datagrams of a flood that the kernel has taken from the pod under policy"] = float(flood["taken"])
-    attack(node, free, "ways", OPEN, CONTROL, PORT, other, own)
-    attack(node, free, "flood", OPEN, CONTROL, PORT, 0.2)
+    attack(node, free, "ways", OPEN, CONTROL, witness.port, other, own)
+    attack(node, free, "flood", OPEN, CONTROL, witness.port, 0.2)
     wanted = {f"{OPEN}-{way}" for way in MUST_ARRIVE}
     wait.until(lambda: wanted <= set(witness.names()), "what the open pod sends to arrive", ARRIVE_SECONDS)
     arrived = sorted({name for name in witness.names() if name.startswith(GUARDED)})
@@ -55,7 +55,7 @@ def check_captured(cluster, checks, node, witness, captured, free):
     with held(node, captured, "listen", APP_PORT, *PROXY_PORTS):
         seen = dial(cluster, captured, APP_PORT)
         checks.check(seen != "stranger", "escape: a host outside got around the proxy, or to a stranger in its place")
-        tried = attack(node, captured, "ways", CAPTURED, CONTROL, PORT, own, other, "tcp", "namespace")
+        tried = attack(node, captured, "ways", CAPTURED, CONTROL, witness.port, own, other, "tcp", "namespace")
     arrived = sorted({name for name in witness.names() if name.startswith(CAPTURED)})
     checks.check(not arrived, f"escape: of the captured pod {arrived} arrived; it saw {tried}")
 

@@ -8,6 +8,7 @@ The server is reached by the pod network alone. So a call that is made before Si
 """
 
 import collections
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -19,7 +20,8 @@ from testkit.commands import ENV
 from testkit.process import Process
 
 PEERS = Path(__file__).resolve().parent / "peers"
-PORT = 9999
+# Of the server of each witness: several may be there at a time.
+PORTS = itertools.count(9999)
 OPEN, GUARDED, CAPTURED = "open", "guarded", "captured"
 SIDECAR_USER, USER = 1337, 1000
 READY_SECONDS = 240
@@ -31,8 +33,9 @@ class Witness:
 
     def __init__(self, cluster, namespace, node=None):
         self.cluster, self.namespace, self.node = cluster, namespace, node
+        self.port = next(PORTS)
         log = cluster.directory / f"{namespace}-witness.log"
-        command = cluster.plane.namespace.around([sys.executable, PEERS / "witness.py", "server", CONTROL, PORT])
+        command = cluster.plane.namespace.around([sys.executable, PEERS / "witness.py", "server", CONTROL, self.port])
         self.server = Process("witness", command, log, ENV)
         cluster.stack.callback(self.server.destroy)
         cluster.bring(python.image(IMAGE, [PEERS / "witness.py"]))
@@ -44,7 +47,7 @@ class Witness:
 
     def add(self, suffix=""):
         """A pod of each kind."""
-        made = [pod_of(self.namespace, kind, suffix) for kind in (OPEN, GUARDED, CAPTURED)]
+        made = [pod_of(self.namespace, kind, suffix, self.port) for kind in (OPEN, GUARDED, CAPTURED)]
         for pod in made:
             if self.node is not None:
                 pod["spec"]["nodeName"] = self.node.name
@@ -98,8 +101,8 @@ class Witness:
         checks.check(arrived[OPEN] > 0 and not around, f"{when}: around proxy or policy: {arrived}")
 
 
-def pod_of(namespace, kind, suffix):
-    caller = container("caller", USER, ["caller", f"{kind}-{suffix}", CONTROL, str(PORT)])
+def pod_of(namespace, kind, suffix, port):
+    caller = container("caller", USER, ["caller", f"{kind}-{suffix}", CONTROL, str(port)])
     spec = {"containers": [caller], "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False}
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{kind}{suffix}", "namespace": namespace, "labels": {"app": kind}},
             "spec": spec}
