@@ -21,6 +21,7 @@ pub const CASES: &[Case] = &[
     case("flags.truncate_discards_with_null_buffer", truncate_null),
     case("flags.truncate_with_a_buffer_writes_nothing", truncate_buffer),
     case("flags.truncate_drains_a_stream", truncate_drain).bulk(),
+    case("flags.truncate_and_peek_writes_nothing", truncate_peek).bulk(),
     case("flags.more_is_sent_in_the_end", more),
     case("flags.cork_is_sent_in_the_end", cork),
     case("flags.nosignal_dontroute_confirm_eor", harmless_flags),
@@ -164,6 +165,23 @@ fn truncate_drain() {
         end.rx.skipped(n);
     }
     end.recv(1000);
+    peer.finish();
+}
+
+/// A peek that only counts, in a running stream: wherever it crosses from one carrier to the other, the buffer stays as it is.
+fn truncate_peek() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.start("mixed", &[1 << 20, 0, 5000, 7]);
+    let mut rng = crate::rng::Rng::new(8);
+    let goal = end.rx.at + (1 << 20);
+    while end.rx.at < goal {
+        let mut buf = vec![7; rng.size(20_000)];
+        let seen = io::recv(end.fd(), &mut buf, MSG_PEEK | MSG_TRUNC).expect("a peek in mid-stream");
+        assert!(seen > 0 && buf.iter().all(|&b| b == 7), "{seen} of {} bytes were to be counted only", buf.len());
+        assert!(io::recv_discard(end.fd(), buf.len(), MSG_PEEK).expect("a peek without a buffer") > 0);
+        let take = rng.size(seen as u64);
+        assert_eq!(end.rx.try_recv(take, io::read), Ok(take), "what was seen can be read at once");
+    }
     peer.finish();
 }
 
