@@ -2,6 +2,7 @@
 
 use super::conn;
 use super::rw::address_is_good;
+use crate::attach::SO_PEEK_OFF;
 use crate::record::{self, Conn, flag};
 use crate::wait::epoll;
 use crate::{
@@ -166,7 +167,6 @@ fn is_timeout(level: c_int, name: c_int) -> bool {
 
 /// Options that work only if the kernel carries the bytes.
 fn needs_kernel(level: c_int, name: c_int) -> Option<Reason> {
-    const SO_PEEK_OFF: c_int = 42;
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT | libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_PEEK_OFF) => {
             Some(Reason::SocketOption)
