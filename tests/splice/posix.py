@@ -50,8 +50,9 @@ KNOWN = {
     ],
     "MSG_TRUNC is not obeyed": [
         "flags.truncate_discards_with_null_buffer", "flags.truncate_drains_a_stream",
-        "flags.truncate_with_a_buffer_writes_nothing",
+        "flags.truncate_with_a_buffer_writes_nothing", "flags.truncate_and_peek_writes_nothing",
     ],
+    "SO_PEEK_OFF is not obeyed": ["flags.peek_offset_of_the_listener"],
     "recvmsg(2) brings no ancillary data": [
         "ancillary.tcp_inq_of_a_listener", "ancillary.tcp_inq_tells_what_is_left", "ancillary.tcp_inq_with_little_room",
         "ancillary.timestamps_come_with_the_bytes",

@@ -70,11 +70,8 @@ fn enter(index: u32, c: &'static Conn) {
             if !matches!(c.phase.phase(), Phase::Assigned { .. }) || !c.gate.is_empty() {
                 return Ok(false);
             }
-            if tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1) {
-                return Err(Reason::SocketOption); // set before the library followed the descriptor, or inherited from the listener
-            }
-            if tcp::has_timestamps(fd) {
-                return Err(Reason::SocketOption); // as above
+            if needs_kernel(fd) {
+                return Err(Reason::SocketOption);
             }
             c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd));
             let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
@@ -110,6 +107,18 @@ fn enter(index: u32, c: &'static Conn) {
         Ok(Ok(Err(reason))) => refuse(c, reason),
         _ => {}
     }
+}
+
+/// asm-generic/socket.h
+pub const SO_PEEK_OFF: i32 = 42;
+
+/// Whether the socket has an option that works only if the kernel carries the bytes: set before the library followed the descriptor, or
+/// inherited from the listener.
+fn needs_kernel(fd: i32) -> bool {
+    let option = |name| tcp::option::<i32>(fd, libc::SOL_SOCKET, name);
+    option(libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1)
+        || option(SO_PEEK_OFF).is_ok_and(|at| at >= 0)
+        || tcp::has_timestamps(fd)
 }
 
 /// Our direction, of which the kernel has had all bytes. With the test aid the stack's connections flip as a whole

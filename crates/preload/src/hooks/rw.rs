@@ -216,6 +216,7 @@ pub unsafe fn writev(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t {
     }
 }
 
+/// writev(2) of 0 bytes returns at once, without a look at the socket, unlike write(2) of 0 bytes.
 fn send_vector(
     c: u32,
     fd: c_int,
@@ -223,7 +224,9 @@ fn send_vector(
     flags: c_int,
     native: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    flat(iov::with_vector(iov, n, |iov| transmit::send(c, fd, &mut Buffers(iov), flags, native)))
+    flat(iov::with_vector(iov, n, |iov| {
+        if iov::total(iov) == 0 { native() } else { transmit::send(c, fd, &mut Buffers(iov), flags, native) }
+    }))
 }
 
 pub unsafe fn pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t {

@@ -2,6 +2,7 @@
 
 use super::conn;
 use super::rw::address_is_good;
+use crate::attach::SO_PEEK_OFF;
 use crate::record::{self, Conn, flag};
 use crate::wait::epoll;
 use crate::{
@@ -69,11 +70,12 @@ fn accepted(fd: c_int) -> c_int {
 
 pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
     let ours = conn(fd).filter(|_| matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR));
-    if let Some(index) = ours {
-        shutdown::shutting(arena::conn(index), fd, how);
-    }
     // SAFETY: the program's own call.
-    let result = unsafe { next::shutdown(fd, how) };
+    let native = || unsafe { next::shutdown(fd, how) };
+    let result = match ours {
+        Some(index) => shutdown::shut(index, fd, how, native),
+        None => native(),
+    };
     // The kernel wakes everybody who waits for the socket, even if the connection has ended already.
     if let Some(index) = ours.filter(|_| result == 0 || errno::get() == libc::ENOTCONN) {
         errno::keep(|| epoll::for_each_number(index, epoll::changed));
@@ -166,7 +168,6 @@ fn is_timeout(level: c_int, name: c_int) -> bool {
 
 /// Options that work only if the kernel carries the bytes.
 fn needs_kernel(level: c_int, name: c_int) -> Option<Reason> {
-    const SO_PEEK_OFF: c_int = 42;
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT | libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_PEEK_OFF) => {
             Some(Reason::SocketOption)

@@ -1,21 +1,32 @@
 //! shutdown(2).
 
 use crate::record::{Conn, flag};
+use crate::stream::native::natively;
 use crate::stream::{parked, rx};
-use crate::{drain, errno};
+use crate::{arena, drain, errno};
+use core::ffi::c_int;
 use sidestep_conn::Rx;
 
-/// Before shutdown(2). The kernel transmits the end itself, and wakes everybody who waits for it.
-pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
+/// shutdown(2) of a connection. `native`: the program's own call. The kernel transmits the end itself, and wakes everybody who waits
+/// for it.
+pub fn shut(index: u32, fd: i32, how: i32, native: impl Fn() -> c_int) -> c_int {
+    let c = arena::conn(index);
     if how != libc::SHUT_RD {
         c.raise(flag::TX_SHUT);
     }
     if how != libc::SHUT_WR {
         c.raise(flag::RX_SHUT | flag::HINT);
     }
-    if !c.is_attached() {
-        return;
-    }
+    // Inside the gate: if another thread attached the connection now, the peer's library would not be told of the end, and would take
+    // this end for killed.
+    natively(index, c, &native).unwrap_or_else(|| {
+        shutting(c, fd, how);
+        native()
+    })
+}
+
+/// Before shutdown(2) of an attached connection.
+fn shutting(c: &'static Conn, fd: i32, how: i32) {
     errno::keep(|| parked::fetch_back(c));
     if how != libc::SHUT_RD {
         errno::keep(|| drain::end_tx(c, fd));
@@ -35,4 +46,24 @@ fn enter_last_ring(c: &Conn, rx: &mut Rx, fd: i32) {
     half.withdraw_readiness();
     while rx::discard_copies(c, rx, fd).unwrap_or(false) {}
     let _ = rx.enter_ahead(half);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_attaches_a_connection_that_is_being_shut() {
+        let index = arena::alloc().expect("a record");
+        let c = arena::conn(index);
+        c.reset(0, arena::bit());
+        let native = || {
+            assert!(c.has(flag::TX_SHUT) && !c.has(flag::RX_SHUT));
+            assert!(!c.gate.is_empty(), "another thread could attach the connection");
+            7
+        };
+        assert_eq!(shut(index, -1, libc::SHUT_WR, native), 7);
+        assert!(c.gate.is_empty());
+        arena::let_go(index);
+    }
 }

@@ -134,7 +134,7 @@ fn from_ring(
         Err(e) => copy_less(c, rx.at(half), to, skip, n, flags, e)?,
     };
     if flags & MSG_PEEK != 0 {
-        let more = if n == available { peek_behind(c, rx, fd, to, skip + n) } else { 0 };
+        let more = if n == available { peek_behind(c, rx, fd, to, skip + n, flags) } else { 0 };
         return Ok(Some(Step::Bytes(n + more)));
     }
     c.mark_upgraded();
@@ -156,7 +156,7 @@ fn from_ring(
 
 /// A peek that has reached the end of the ring's bytes continues in the kernel, if the kernel has the bytes that follow, and no
 /// copies before them.
-fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize) -> usize {
+fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32) -> usize {
     let half = c.rx_half();
     if to.total() == skip || !rx.is_last_of_ring(half) {
         return 0;
@@ -166,7 +166,7 @@ fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize) -> 
         return 0;
     }
     let mut part = iov::empty();
-    to.window(skip, queued as usize, &mut part).receive(fd, MSG_PEEK).unwrap_or(0)
+    to.window(skip, queued as usize, &mut part).receive(fd, flags & (MSG_PEEK | MSG_TRUNC)).unwrap_or(0)
 }
 
 /// EFAULT: a buffer of the program is bad, and no byte has been consumed.
@@ -205,7 +205,7 @@ fn from_kernel(
 ) -> Result<usize> {
     let n = part.receive(fd, flags & !MSG_WAITALL)?;
     if flags & MSG_PEEK != 0 {
-        return Ok(if n as u64 == limit { n + peek_beyond(c, rx, whole, skip + n) } else { n });
+        return Ok(if n as u64 == limit { n + peek_beyond(c, rx, whole, skip + n, flags) } else { n });
     }
     rx.took_kernel(n);
     counters::set_kernel_rx(&c.words().counters[c.my_side()], rx.kernel);
@@ -213,10 +213,10 @@ fn from_kernel(
 }
 
 /// A peek that has reached the end of the kernel's bytes continues in the ring.
-fn peek_beyond(c: &Conn, rx: &Rx, to: Destination, skip: usize) -> usize {
+fn peek_beyond(c: &Conn, rx: &Rx, to: Destination, skip: usize, flags: i32) -> usize {
     let (at, there) = rx.beyond(c.rx_half());
     let n = there.min(to.total() - skip);
-    if copy_out(c, at, to, skip, n, 0).is_ok() { n } else { 0 }
+    if copy_out(c, at, to, skip, n, flags).is_ok() { n } else { 0 }
 }
 
 /// Whether a 0 of the kernel is the end of the stream. After shutdown(SHUT_RD) it may say no more than that nothing has arrived.

@@ -190,6 +190,8 @@ fn shut_both() {
     net::shutdown(end.fd(), SHUT_RDWR).expect("shutdown");
     end.rx.expect_eof();
     assert_eq!(io::send(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
+    assert_eq!(io::writev(end.fd(), b""), Ok(0), "vectors without a byte");
+    assert_eq!(io::pwritev2(end.fd(), b"", 0), Ok(0), "vectors without a byte");
     assert_eq!(peer.drain(), 700);
     peer.close();
     assert_eq!(fds::close(end.fd()), Ok(0));

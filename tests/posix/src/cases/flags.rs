@@ -3,7 +3,7 @@
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 
 use crate::case::{Case, case};
-use crate::end::{Recv, Rx};
+use crate::end::{End, Recv, Rx, Side};
 use crate::link;
 use crate::sys::cpu::sleep_ms;
 use crate::sys::errno::{EAGAIN, Outcome};
@@ -18,9 +18,13 @@ pub const CASES: &[Case] = &[
     case("flags.peek_waitall", peek_waitall),
     case("flags.peek_at_the_end", peek_at_the_end),
     case("flags.peek_while_the_carrier_changes", peek_in_stream).bulk(),
+    case("flags.peek_offset_of_the_listener", peek_offset)
+        .never("the kernel moves the offset of peeks")
+        .reason("socket-option"),
     case("flags.truncate_discards_with_null_buffer", truncate_null),
     case("flags.truncate_with_a_buffer_writes_nothing", truncate_buffer),
     case("flags.truncate_drains_a_stream", truncate_drain).bulk(),
+    case("flags.truncate_and_peek_writes_nothing", truncate_peek).bulk(),
     case("flags.more_is_sent_in_the_end", more),
     case("flags.cork_is_sent_in_the_end", cork),
     case("flags.nosignal_dontroute_confirm_eor", harmless_flags),
@@ -111,6 +115,30 @@ fn peek_at_the_end() {
     end.rx.expect_eof();
 }
 
+/// SO_PEEK_OFF, which an accepted socket has of its listener: a peek goes on where the last one has ended. (Before Linux 6.10 sockets of
+/// TCP do not have it.)
+fn peek_offset() {
+    const SO_PEEK_OFF: i32 = 42;
+    let listener = link::Listener::new(V4);
+    net::set_option(listener.fd, libc::SOL_SOCKET, SO_PEEK_OFF, &0).expect("SO_PEEK_OFF");
+    let mut other = End::new(link::connect(&listener.addr(), V4), Side::Client);
+    let mut end = End::new(listener.accept(), Side::Server);
+    for _ in 0..20 {
+        end.send(10);
+        other.recv(10);
+        other.send(10);
+        end.recv(10);
+    }
+    other.send(100);
+    end.rx.await_bytes(100);
+    let mut bytes = [0; 100];
+    for part in bytes.chunks_mut(20) {
+        assert_eq!(io::recv(end.fd(), part, MSG_PEEK), Ok(20));
+    }
+    end.rx.peeked(&bytes);
+    end.recv(100);
+}
+
 /// Peeks of all sizes into a running stream, each followed by a read that must return the same bytes.
 fn peek_in_stream() {
     let (mut end, mut peer) = link::client(V4);
@@ -164,6 +192,23 @@ fn truncate_drain() {
         end.rx.skipped(n);
     }
     end.recv(1000);
+    peer.finish();
+}
+
+/// A peek that only counts, in a running stream: wherever it crosses from one carrier to the other, the buffer stays as it is.
+fn truncate_peek() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.start("mixed", &[1 << 20, 0, 5000, 7]);
+    let mut rng = crate::rng::Rng::new(8);
+    let goal = end.rx.at + (1 << 20);
+    while end.rx.at < goal {
+        let mut buf = vec![7; rng.size(20_000)];
+        let seen = io::recv(end.fd(), &mut buf, MSG_PEEK | MSG_TRUNC).expect("a peek in mid-stream");
+        assert!(seen > 0 && buf.iter().all(|&b| b == 7), "{seen} of {} bytes were to be counted only", buf.len());
+        assert!(io::recv_discard(end.fd(), buf.len(), MSG_PEEK).expect("a peek without a buffer") > 0);
+        let take = rng.size(seen as u64);
+        assert_eq!(end.rx.try_recv(take, io::read), Ok(take), "what was seen can be read at once");
+    }
     peer.finish();
 }
 
