@@ -7,6 +7,7 @@ import time
 from hosts.cases import exchanged, must_have_counted, must_have_taken
 from hosts.mesh import carried
 from hosts.registry import SLOW, case
+from hosts.world import Pod
 from testkit.failure import Failure
 from testkit.wait import until
 
@@ -77,3 +78,30 @@ def a_stack_with_few_descriptors(hosts, seed):
     if taken < FEW:
         raise Failure(f"the stack has taken {taken} connections of the second program; it must take {FEW}")
     hosts.server.stop_stack()
+
+
+MOST, MANY, OTHERS = 30, 60, 4  # connections of the stack, of the pod that wants all of them, and of the other pod
+
+
+@case(part=SLOW)
+def a_pod_leaves_connections_to_others(hosts, seed):
+    """A pod that has more connections than the stack carries gets two thirds. Those of another pod are carried meanwhile."""
+    path = hosts.directory / "broker"
+    broker = hosts.server.process("broker", [hosts.programs_in / "sidestepd", "--address", path])
+    until(path.exists, "the broker of the pods", 10, broker.must_run)
+    greedy, other = (Pod(hosts, f"pod{number}", hosts.server, hosts.client, path, number) for number in (1, 2))
+    hosts.server.start_stack("--broker", path, "--connections", MOST)
+
+    def by_stack():
+        """Connections of the other pod."""
+        ours = [one for one in other.status()["connections"] if other.addresses[4] in one["local"] + one["remote"]]
+        return sum(all(way["carrier"] == "stack" for way in one["directions"]) for one in ours)
+
+    def ask_the_other():
+        until(lambda: greedy.status()["reasons"].get("fd-limit"), "the first pod to want more than it gets", 30)
+        exchanged(hosts, "--connections", OTHERS, "--rounds", "7000", "--pause", "1", "--sizes", "100", "--seed", seed,
+                  server=other, meanwhile=lambda: until(lambda: by_stack() >= OTHERS // 2, "those of the other pod by the stack", 20))
+
+    exchanged(hosts, "--connections", MANY, "--rounds", "1500", "--pause", "20", "--sizes", "100", "--seed", seed, server=greedy,
+              meanwhile=ask_the_other)
+    must_have_taken(hosts.server, OTHERS // 2)

@@ -17,7 +17,8 @@
 //!
 //! A member costs a descriptor and a mapping; each of its doorbells two descriptors; a link a descriptor and a mapping in
 //! the domain of either end, and a descriptor for each doorbell at either end. A connection counts in the domain of either end. A
-//! network namespace other than the broker's costs a descriptor in the domain that was the first to offer a socket there.
+//! network namespace other than the broker's costs a descriptor in the domain that was the first to offer a socket there. A process
+//! that has asked the broker to stay costs a descriptor until it ends.
 //!
 //! If the broker's control group has a limit of memory, as a container has, there is less of everything ([`SHARES`]): all domains
 //! together cannot make the kernel end the broker.

@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, CreateFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
-use sidestep_broker::client::Operator;
+use sidestep_broker::client::{Client, Operator};
 use sidestep_broker::wire::{self, Incoming};
 use sidestep_testkit::held::Held;
 use std::net::TcpStream;
@@ -167,6 +167,18 @@ fn a_domain_gets_two_thirds_of_what_is_left() {
     drop(first);
     let fourth = wait_for("what they gave back can be taken", || Some(join(DAVE)).filter(|j| j.len() > 200));
     drop((second, third, fourth));
+}
+
+/// Root of a container has the number of the broker's user, and may ask. The process that asks lives on without a connection.
+#[test]
+fn who_asks_the_broker_to_stay_leaves_descriptors_to_others() {
+    sidestep_broker::server::raise_fd_limit();
+    let broker = Daemon::limited(&[], Some(600));
+    let asked = (0..1100).filter(|_| Client::connect(&broker.address).and_then(|client| client.stay()).is_ok()).count();
+    assert!(asked > 100, "only {asked}");
+    let join = || FakeMember::join(&broker.address, 4096);
+    let (a, b) = as_user(DAVE, || (join(), join()));
+    assert_eq!(outcome(&a, &b, DAVE, &tcp_pair("127.0.0.1")), Ok(()));
 }
 
 /// If two members hold the lock of memory, it is given back late. Until then it counts as theirs, however often they reconnect.

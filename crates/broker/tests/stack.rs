@@ -76,6 +76,17 @@ fn the_stack_and_the_program_get_a_slot() {
     stack.expect_refused(number, Reason::Short);
 }
 
+/// The stack maps the rings of all programs, and uses memory for what they do not read.
+#[test]
+fn no_program_makes_the_stacks_rings_larger() {
+    let broker = TestBroker::start();
+    let (_namespace, near, _far) = far_pair();
+    let (stack, program) = (stack(&broker), FakeMember::join(&broker.address, 16 << 20));
+    program.offer(1, &near);
+    answer(&stack, question(&stack, &near), None);
+    assert_eq!([&stack, &program].map(|member| member.expect(Kind::Link).0.arg), [1 << 20; 2]);
+}
+
 #[test]
 fn an_offer_that_waits_is_made_again_when_a_stack_joins() {
     let broker = TestBroker::start();

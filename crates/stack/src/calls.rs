@@ -68,8 +68,8 @@ pub enum Done {
     Examined { number: u64, domain: Key, changes: u64, examined: Result<Box<Subject>, Declined> },
     /// The connection comes back.
     Called(Box<Conn>, Outcome),
-    /// The socket of a connection is closed: of this record, with this place in a link.
-    Closed(u32, (u32, u32, u32), Program),
+    /// The socket of a connection is closed: of this record, with this place in a link, and of this domain.
+    Closed(u32, (u32, u32, u32), Program, Key),
 }
 
 /// Does it. `record`: the connection's.

@@ -88,6 +88,11 @@ impl<T: Send + 'static> Executors<T> {
         Ok(())
     }
 
+    /// How many connections of this domain have begun, and are not over.
+    pub fn connections(&self, domain: Key) -> usize {
+        self.running.get(&domain).map_or(0, |executor| executor.connections)
+    }
+
     /// Whether the users of this domain's network namespace have as many executors as they may.
     fn is_crowded(&self, domain: Key) -> bool {
         let Some(netns) = domain.netns().filter(|netns| Some(*netns) != self.own) else { return false };

@@ -117,7 +117,7 @@ pub struct Worker {
     /// Records that no connection uses.
     free: Vec<u32>,
     links: HashMap<u32, Served>,
-    /// Sockets of programs that this process has room for.
+    /// Connections that this process has room for: their sockets, and their records.
     room: usize,
     /// Sockets that executors look at, before the broker is told anything of them.
     examining: usize,
@@ -146,7 +146,7 @@ impl Worker {
         let is_free = |number: &u32| Record::new(ledger.clone(), *number).stage() == Stage::Free;
         Ok(Worker {
             terms: Arc::new(terms(&devices, &settings)),
-            room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()),
+            room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()).min(ledger.records() as usize),
             examining: 0,
             devices,
             settings,

@@ -49,9 +49,14 @@ impl Broker {
         }
         let id = free_number(self.next_link, |id| self.links.contains_key(&id)).ok_or(Reason::Memory)?;
         // In different domains the smaller size counts: a foreign domain must not decide how much memory and address space a
-        // member uses. The stack is no stranger, and its rings must hold the window that the kernel has promised.
-        let is_trusted = scopes[0] == scopes[1] || members.iter().any(|&id| self.is_stack(id));
-        let ring_size = if is_trusted { size_a.max(size_b) } else { size_a.min(size_b) };
+        // member uses. With the stack its own counts: its rings must hold the window that the kernel has promised, and it uses
+        // memory for the programs of everybody.
+        let ring_size = match members.map(|id| self.is_stack(id)) {
+            [true, _] => size_a,
+            [_, true] => size_b,
+            _ if scopes[0] == scopes[1] => size_a.max(size_b),
+            _ => size_a.min(size_b),
+        };
         let version = members.iter().filter_map(|id| self.conns.get(id)).map(|conn| conn.version).min();
         let about = (version.ok_or(Reason::PeerAbsent)?, ring_size);
         let link = Link::create(id, members, about, scopes, permits).map_err(reason_for)?;

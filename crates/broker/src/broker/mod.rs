@@ -26,6 +26,7 @@ use crate::outbox::Attached;
 use crate::parking::Parking;
 use crate::quota::{Accounts, Budgets};
 use crate::receiver::Receiver;
+use crate::receiver::loan::Loan;
 use crate::receiver::mailbox::Mailbox;
 use crate::receiver::message::Command;
 use crate::room::Room;
@@ -37,7 +38,7 @@ use cut_off::CutOff;
 use links::Opening;
 use offers::{Pending, Proving};
 use pods::Pods;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::{Reason, VERSION, speaks};
 use stack::Stack;
@@ -108,7 +109,7 @@ pub struct Broker {
     /// Number of connections between users that may not share memory.
     strangers: BTreeMap<[u32; 2], u64>,
     /// Processes for which the broker stays, by their number in the poller.
-    stays: HashMap<u64, OwnedFd>,
+    stays: HashMap<u64, Loan>,
     /// Processes that the broker has hung up on and that may live, by number in the poller.
     cut_off: BTreeMap<u64, CutOff>,
     /// The stack, and what it has been asked.

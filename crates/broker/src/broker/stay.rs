@@ -2,8 +2,11 @@
 //! long-lived, which may be long after the broker was started for that program.
 
 use super::{Broker, Role};
+use crate::counted::Counted;
+use crate::receiver::loan::Loan;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sidestep_abi::msg::{Kind, Msg};
+use std::sync::Arc;
 
 /// Most processes to stay for. With more of them the broker would be busy anyway.
 const MOST: usize = 1024;
@@ -19,20 +22,30 @@ impl Broker {
             return self.queue(id, Msg { arg: libc::EPERM as u64, ..Msg::new(Kind::Unknown) }, None);
         }
         conn.role = Role::Waiting;
-        let pid = self.conns.get(&id).and_then(|conn| Pid::from_raw(conn.peer.pid as i32));
-        let watched = pid.filter(|_| self.stays.len() < MOST).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let process = Pid::from_raw(conn.peer.pid as i32).and_then(|pid| self.watched(id, pid));
         let number = self.next_conn;
-        let added = watched.filter(|process| self.poller.add(process, number).is_ok());
-        if let Some(process) = added {
+        if let Some(process) = process.filter(|process| self.poller.add(process, number).is_ok()) {
             self.next_conn += 1;
             self.stays.insert(number, process);
         }
         self.queue(id, Msg::new(Kind::Done), None);
     }
 
+    /// A descriptor that reports the end of the process. It counts in the domain of `id`. The domain's receiver stays for as long:
+    /// otherwise a domain that leaves and comes again would get another share.
+    fn watched(&self, id: u64, pid: Pid) -> Option<Loan> {
+        let receiver = self.receivers.get(&self.scope_of(id)).filter(|_| self.stays.len() < MOST)?;
+        let permit = receiver.accounts.descriptors.claim(1)?;
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Loan::new(Arc::new(Counted::with(process, permit)), &receiver.mailbox))
+    }
+
     /// A pidfd became readable: the process has ended.
     pub(super) fn process_ended(&mut self, number: u64) {
-        self.stays.remove(&number);
+        if let Some(process) = self.stays.remove(&number) {
+            // The receiver closes it later, and until then it is readable.
+            self.poller.remove(&process);
+        }
         self.outlived(number);
     }
 }

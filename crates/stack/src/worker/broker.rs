@@ -7,6 +7,7 @@ use crate::error::{Error, failed};
 use crate::link::{Link, Served};
 use crate::program::Program;
 use crate::record::{Ends, Record};
+use crate::room;
 use crate::stage::{Conn, Entry};
 use crate::subject::{Declined, Subject};
 use rustix::fd::{AsFd, OwnedFd};
@@ -82,9 +83,11 @@ impl Worker {
 
     fn shown(&mut self, number: u64, domain: Key, socket: OwnedFd) {
         self.count(page::count_seen);
-        if self.sockets() >= self.room {
+        let held = self.executors.connections(domain);
+        if !room::is_for(held, self.sockets(), self.room) {
+            // Not by the domain's executor: if that one sleeps, any number of sockets would wait for it.
             self.close(Key::default(), socket);
-            self.say("not taken: there would be no descriptor left for doorbells");
+            self.say("not taken: the room that is left is for doorbells, or for others' connections");
             return self.decline(number, Reason::FdLimit);
         }
         if let Err(error) = self.executors.admit(domain) {

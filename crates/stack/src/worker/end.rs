@@ -110,10 +110,10 @@ impl Worker {
         let Conn { subject: Subject { socket, domain, .. }, place, .. } = conn;
         let close = move |closing: &mut Closing| {
             closing.close(socket);
-            Some(Done::Closed(id, place, program))
+            Some(Done::Closed(id, place, program, domain))
         };
+        // It counts in its domain until then, as its record does.
         self.executors.give(domain, Box::new(close));
-        self.executors.leave(domain);
     }
 
     /// The worker's copy of a connection's socket is closed.

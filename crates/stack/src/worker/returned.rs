@@ -31,7 +31,10 @@ impl Worker {
                 }
                 Done::Examined { number, domain, examined: Err(why), .. } => self.declined(number, domain, &why),
                 Done::Called(conn, outcome) => self.returned(*conn, outcome, time),
-                Done::Closed(id, place, program) => self.closed(id, place, &program),
+                Done::Closed(id, place, program, domain) => {
+                    self.executors.leave(domain);
+                    self.closed(id, place, &program);
+                }
             }
         }
         has_heard
