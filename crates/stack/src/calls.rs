@@ -69,7 +69,7 @@ pub enum Done {
     /// The connection comes back.
     Called(Box<Conn>, Outcome),
     /// The socket of a connection is closed: of this record, with this place in a link, and of this domain.
-    Closed(u32, (u32, u32, u32), Program, Key),
+    Closed(u32, (u32, u32, u32), Box<Program>, Key),
 }
 
 /// Does it. `record`: the connection's.

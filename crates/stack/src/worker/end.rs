@@ -110,7 +110,7 @@ impl Worker {
         let Conn { subject: Subject { socket, domain, .. }, place, .. } = conn;
         let close = move |closing: &mut Closing| {
             closing.close(socket);
-            Some(Done::Closed(id, place, program, domain))
+            Some(Done::Closed(id, place, Box::new(program), domain))
         };
         // It counts in its domain until then, as its record does.
         self.executors.give(domain, Box::new(close));
