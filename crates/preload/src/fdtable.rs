@@ -24,7 +24,7 @@ pub enum Kind {
     Ring(u32),
     /// A descriptor of the library itself, which the program must not close.
     Own,
-    /// One of several descriptors of a socket that was not connected when they were duplicated.
+    /// One of several descriptors of a socket that was not connected when they were duplicated, or when an io_uring got it.
     Copied,
     /// A thread is closing the descriptor, and the connection or set behind it ends first.
     Closing,
