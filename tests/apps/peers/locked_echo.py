@@ -1,4 +1,5 @@
-"""Echoes one connection under a seccomp filter that kills whoever makes a socket or asks for a limit: prints `listening on PORT`."""
+"""Echoes one connection under a seccomp filter that kills whoever makes a socket or asks for a limit. Prints
+`listening on PORT`."""
 
 import ctypes
 import os
