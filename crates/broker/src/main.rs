@@ -17,12 +17,13 @@ use sidestep_broker::subordinates::Subordinates;
 use sidestep_broker::trust::Trust;
 use sidestep_error::chain;
 use sidestep_log::{Format, Line};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The broker of Sidestep: pairs the two ends of local TCP connections and makes the memory that they share.
@@ -119,6 +120,7 @@ fn serve(args: &Args) -> Result<(), Error> {
     // Without the operator's socket, connections are still upgraded.
     let operators = operator::listen(&address).inspect_err(|error| tracing::warn!("warning: {}", chain(error))).ok();
     server::raise_fd_limit();
+    server::raise_file_size_limit();
     let settings = Settings {
         address: address.to_string(),
         trust,
@@ -135,8 +137,9 @@ fn serve(args: &Args) -> Result<(), Error> {
 }
 
 /// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one, and the
-/// subordinate users.
+/// subordinate users. SIGXFSZ would end it when RLIMIT_FSIZE permits no memory of a link's size: that call only fails.
 fn signals(config: Option<PathBuf>) -> io::Result<Signals> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let stop = readable_at(&[SIGTERM, SIGINT])?;
     let hang_up = readable_at(&[SIGHUP])?;
     // A broker in the background has another working directory.

@@ -249,8 +249,16 @@ fn spare() -> Option<OwnedFd> {
 
 /// Raises the limit of descriptors as far as the system permits: each member, link and doorbell needs some.
 pub fn raise_fd_limit() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
+    raise(Resource::Nofile); // with fewer descriptors fewer members can join; nothing else breaks
+}
+
+/// Raises the limit of a file's size as far as the system permits: a link's memory is a file.
+pub fn raise_file_size_limit() {
+    raise(Resource::Fsize); // a link that would be larger is refused
+}
+
+fn raise(resource: Resource) {
+    let limit = rustix::process::getrlimit(resource);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // With fewer descriptors fewer members can join; nothing else breaks.
-    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+    let _ = rustix::process::setrlimit(resource, raised);
 }

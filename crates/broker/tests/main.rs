@@ -8,6 +8,7 @@ mod config;
 mod daemon;
 mod domains;
 mod doorbells;
+mod file_size;
 mod fuzz_config;
 mod hold;
 mod hostile;

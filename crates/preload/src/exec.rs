@@ -107,23 +107,34 @@ fn drain_each_to_kernel(by: fn(&'static Conn, i32, Reason), reason: Reason) {
     });
 }
 
-/// Before a seccomp filter, which may forbid system calls that the library needs: moves all connections to the kernel, and
-/// makes no call of the library's own any more.
+/// Before a seccomp filter, which may forbid system calls that the library needs: moves all connections and epoll sets to the
+/// kernel, and makes no call of the library's own any more.
 pub fn confine() {
     if !settings::active() || lineage::is_borrowed() {
         return;
     }
     drain_all_to_kernel(Reason::Sandbox);
     errno::keep(|| {
+        // First the sets: they find their registrations by the connections that are followed.
+        fdtable::for_each(|_, kind| {
+            if let Kind::Set(index) = kind {
+                wait::epoll::leave_to_kernel(index, Reason::Sandbox);
+            }
+        });
+        let mut is_any_left = false;
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
                 numbers::unfollow_native(index, fd);
+                is_any_left |= fdtable::get(fd) == kind;
             }
         });
         report::write();
         member::quit();
         handlers::retire();
         settings::fall_silent();
+        if !is_any_left {
+            fdtable::follow_no_longer();
+        }
     });
 }
 

@@ -3,6 +3,7 @@
 //! The table belongs to one process. An entry is made after connect(), accept() or epoll_create() has returned the descriptor.
 //! It is removed before the descriptor is closed, so that a reused number never meets an old entry.
 
+use crate::settings;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sidestep_sys::fd;
 
@@ -24,7 +25,7 @@ pub enum Kind {
     Ring(u32),
     /// A descriptor of the library itself, which the program must not close.
     Own,
-    /// One of several descriptors of a socket that was not connected when they were duplicated.
+    /// One of several descriptors of a socket that was not connected when they were duplicated, or when an io_uring got it.
     Copied,
     /// A thread is closing the descriptor, and the connection or set behind it ends first.
     Closing,
@@ -70,7 +71,7 @@ fn decode(word: u32) -> Kind {
 pub fn set(fd: i32, kind: Kind) -> bool {
     let Some(entry) = TABLE.get(fd as u32 as usize) else { return false };
     HIGHEST.fetch_max(fd as u32, Ordering::Relaxed);
-    if matches!(kind, Kind::Conn(_) | Kind::Set(_)) && !follows_any() {
+    if matches!(kind, Kind::Conn(_) | Kind::Set(_)) && !follows_any() && !settings::is_silent() {
         FOLLOWS.store(true, Ordering::Relaxed);
     }
     if matches!(kind, Kind::Conn(_)) && !follows_connections() {
@@ -105,7 +106,12 @@ static HIGHEST: AtomicU32 = AtomicU32::new(0);
 static FOLLOWS: AtomicBool = AtomicBool::new(false);
 static FOLLOWS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 
-/// Whether any descriptor has ever stood for a connection or a set.
+/// The library has fallen silent, and no connection is left: from now on calls with several descriptors are the kernel's alone.
+pub fn follow_no_longer() {
+    FOLLOWS.store(false, Ordering::Relaxed);
+}
+
+/// Whether any descriptor has ever stood for a connection or a set, and the library has not fallen silent since.
 #[inline]
 pub fn follows_any() -> bool {
     FOLLOWS.load(Ordering::Relaxed)

@@ -99,7 +99,13 @@ static SILENT: AtomicBool = AtomicBool::new(false);
 /// Whether the library does anything in this process.
 #[inline]
 pub fn active() -> bool {
-    get().on && !SILENT.load(Relaxed)
+    get().on && !is_silent()
+}
+
+/// Whether the library makes no call of its own any more ([`fall_silent`]).
+#[inline]
+pub fn is_silent() -> bool {
+    SILENT.load(Relaxed)
 }
 
 /// The library makes no call of its own any more, here and in forked children.

@@ -4,8 +4,8 @@
 //! The copy itself is a plain one. A signal handler (`handlers`), installed before the first copy, catches a fault in it. If a
 //! thread blocks the signals of faults, such a fault would end the process, so `faults` unblocks them.
 
-use crate::handlers;
 use crate::thread::{self, Faults};
+use crate::{handlers, settings};
 use core::mem::MaybeUninit;
 use sidestep_sys::{Errno, Result, arch, signal};
 
@@ -89,6 +89,11 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
 /// As [`copy`], in a thread that the signals of faults may not reach yet.
 #[cold]
 unsafe fn first_copy(faults: &Faults, to: *mut u8, from: *const u8, len: usize) -> bool {
+    if settings::is_silent() {
+        // The program has confined itself, perhaps to calls that do not change handlers and masks.
+        // SAFETY: by contract.
+        return unsafe { arch::copy(to, from, len) };
+    }
     handlers::install();
     // SAFETY: by contract.
     unsafe { faults.copy(to, from, len) }

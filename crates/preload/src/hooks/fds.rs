@@ -96,7 +96,14 @@ pub unsafe fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
 
 /// dup2() onto `new`: ends what `new` stood for, unless the call is bound to fail.
 fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
-    if fd == new || thread::in_vfork() || sidestep_sys::fd::fcntl(fd, libc::F_GETFD, 0).is_err() {
+    if fd == new || thread::in_vfork() {
+        return native();
+    }
+    // Nothing ends, whether the call fails or not. A sandbox may permit this call, and not those that follow.
+    if fdtable::get(new) == Kind::Other && !matches!(fdtable::get(fd), Kind::Conn(_)) {
+        return duplicated(fd, native());
+    }
+    if sidestep_sys::fd::fcntl(fd, libc::F_GETFD, 0).is_err() {
         return native();
     }
     // dup2() fails at or above the limit, so a descriptor from before the limit was lowered stays what it is.

@@ -7,7 +7,7 @@ use super::time::{Left, from_ms, from_spec, from_val};
 use crate::fdtable::{self, Kind};
 use crate::wait::select::Sets;
 use crate::wait::{epoll, poll as polling};
-use crate::{arena, drain, errno, member, next, stream::iov, thread, user};
+use crate::{arena, drain, errno, member, next, settings, stream::iov, thread, user};
 use core::cmp::Ordering;
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::mem::offset_of;
@@ -266,10 +266,19 @@ pub unsafe fn epoll_create1(flags: c_int) -> c_int {
     fd
 }
 
+/// The set that `ep` stands for. None: the kernel's alone, as all sets are once the program has confined itself.
+#[inline]
+fn set(ep: c_int) -> Option<u32> {
+    match fdtable::get(ep) {
+        Kind::Set(index) if !settings::is_silent() => Some(index),
+        _ => None,
+    }
+}
+
 pub unsafe fn epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     // SAFETY: the program's own call.
     let native = || unsafe { next::epoll_ctl(ep, op, fd, event) };
-    if let Kind::Set(index) = fdtable::get(ep) {
+    if let Some(index) = set(ep) {
         return epoll::ctl(index, op, fd, event, native);
     }
     let result = native();
@@ -308,7 +317,7 @@ unsafe fn wait(
     mask: *const sigset_t,
     native: impl FnOnce() -> c_int,
 ) -> c_int {
-    let Kind::Set(index) = fdtable::get(ep) else { return native() };
+    let Some(index) = set(ep) else { return native() };
     epoll::saw_wait(index);
     // The process follows no connection, and no other thread can make one while this thread waits.
     if !fdtable::follows_connections() && !epoll::has_doorbell(index) && !member::stays() && thread::is_alone() {

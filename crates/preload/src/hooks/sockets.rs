@@ -39,7 +39,7 @@ fn family(address: *const sockaddr, len: socklen_t) -> Option<c_int> {
 pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
     // SAFETY: the program's own call.
     let result = unsafe { next::listen(fd, backlog) };
-    if result == 0 {
+    if result == 0 && settings::active() {
         errno::keep(|| {
             if tcp::is_tcp(fd) {
                 member::stay();

@@ -87,10 +87,22 @@ pub fn duplicated(old: i32, new: i32) {
             table::get(index).hold();
             fdtable::set(new, Kind::Ring(index));
         }
-        Kind::Other | Kind::Copied if settings::active() && errno::keep(|| tcp::is_unconnected(old)) => {
-            fdtable::set(old, Kind::Copied);
+        _ if named_again(old) => {
             fdtable::set(new, Kind::Copied);
         }
         _ => {}
     }
+}
+
+/// The socket has another name: a descriptor, or an index in an io_uring. If it is not connected yet, the connection that the program
+/// makes by `fd` is to stay on the kernel, which serves both names. False: it is no such socket.
+pub fn named_again(fd: i32) -> bool {
+    let is_unconnected = fd >= 0
+        && matches!(fdtable::get(fd), Kind::Other | Kind::Copied)
+        && settings::active()
+        && errno::keep(|| tcp::is_unconnected(fd));
+    if is_unconnected {
+        fdtable::set(fd, Kind::Copied);
+    }
+    is_unconnected
 }

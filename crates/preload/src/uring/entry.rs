@@ -2,7 +2,7 @@
 
 use crate::fdtable::{self, Kind};
 use crate::wait::{self, sets};
-use crate::{arena, attach, drain, errno, life::numbers, passed, user};
+use crate::{arena, attach, drain, errno, life::begin, life::numbers, passed, user};
 use core::ffi::{c_int, c_uint};
 use libc::{EPOLL_CTL_ADD, epoll_event};
 use sidestep_abi::Reason;
@@ -192,6 +192,9 @@ pub struct Fixed {
 impl Fixed {
     pub fn leave_to_kernel(&self) {
         let numbers = (0..self.n as usize).map_while(|i| user::read(self.at.wrapping_add(i)).ok());
-        numbers.for_each(|fd| errno::keep(|| leave_to_kernel(fd)));
+        numbers.for_each(|fd| {
+            errno::keep(|| leave_to_kernel(fd));
+            begin::named_again(fd); // nobody looks at an index again when the socket is connected
+        });
     }
 }

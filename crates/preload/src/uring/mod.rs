@@ -110,21 +110,25 @@ fn foresee(index: u32, submitted: c_uint) -> bool {
     })
 }
 
-/// Operations of io_uring_register(2) that hand descriptors to the kernel.
+/// Operations of io_uring_register(2) that hand descriptors to the kernel, also those of sockets that are connected later.
 const REGISTER_FILES: c_uint = 2;
 const REGISTER_FILES_UPDATE: c_uint = 6;
 const REGISTER_FILES2: c_uint = 13;
 const REGISTER_FILES_UPDATE2: c_uint = 14;
+/// IORING_REGISTER_RESIZE_RINGS: the ring gets new queues, which the library has not mapped.
+const RESIZE_RINGS: c_uint = 33;
+/// IORING_REGISTER_USE_REGISTERED_RING, a flag of every operation: the ring is named by an index.
+const BY_REGISTERED_RING: c_uint = 1 << 31;
 
 /// struct io_uring_rsrc_register, and struct io_uring_rsrc_update2 but for its second word.
 type Resources = [u64; 4];
 
 /// Before io_uring_register(2).
 pub fn registering(operation: c_uint, argument: usize, n: c_uint) {
-    if !settings::active() || !fdtable::follows_any() {
+    if !settings::active() {
         return;
     }
-    match operation {
+    match operation & !BY_REGISTERED_RING {
         REGISTER_FILES => Fixed { at: argument as *const c_int, n }.leave_to_kernel(),
         // Offset, reserved word, address of the descriptors.
         REGISTER_FILES_UPDATE => {
@@ -144,6 +148,7 @@ pub fn registering(operation: c_uint, argument: usize, n: c_uint) {
                 Fixed { at: numbers as *const c_int, n: count as u32 }.leave_to_kernel();
             }
         }
+        RESIZE_RINGS => give_up(),
         _ => {}
     }
 }

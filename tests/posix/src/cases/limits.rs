@@ -1,12 +1,14 @@
 //! Scarcity: of descriptors, memory, stack, permissions.
 
-use libc::{RLIMIT_NOFILE, SYS_epoll_create1, SYS_eventfd2, SYS_memfd_create, SYS_mmap, c_long};
+use libc::{RLIMIT_NOFILE, SYS_epoll_create1, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2, SYS_getrandom};
+use libc::{SYS_memfd_create, SYS_mmap, SYS_rt_sigaction, c_long};
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::peer::Preload;
 use crate::seccomp::forbid;
+use crate::sys::epoll::{Epoll, IN, OUT};
 use crate::sys::errno::{EAGAIN, EMFILE, EPERM, outcome};
 use crate::sys::net::{self, Family::V4};
 use crate::sys::process::{require_root, set_limit};
@@ -31,6 +33,7 @@ pub const CASES: &[Case] = &[
     .may(SANDBOX),
     case("limits.seccomp_forbids_futex_wait_and_more", || sandboxed(&ODD_CALLS)).may(SANDBOX),
     case("limits.seccomp_in_mid_stream", seccomp_later).reason("sandbox"),
+    case("limits.seccomp_with_an_epoll_set", seccomp_with_a_set).reason("sandbox"),
     case("limits.file_size_zero", file_size_zero),
     case("limits.little_address_space", little_address_space).may("no room to map a ring"),
     case("limits.no_address_space_for_another_link", no_room_for_a_link).reason("memory"),
@@ -177,6 +180,33 @@ fn seccomp_later() {
     peer.start("mixed", &[1 << 20, 1 << 20, 10_000, 1]);
     crate::traffic::both_ways(&mut end, 1 << 20, 1 << 20, 10_000, 2);
     peer.finish();
+    peer.close();
+    end.rx.expect_eof();
+}
+
+/// Calls that nobody makes for a program which changes a set, and waits in it without a mask.
+const NEVER_CALLED: [c_long; 4] = [SYS_epoll_pwait, SYS_epoll_pwait2, SYS_getrandom, SYS_rt_sigaction];
+
+/// From the filter on, the program's calls on epoll sets are those that it makes itself.
+fn seccomp_with_a_set() {
+    let (mut end, mut peer) = link::client(V4);
+    let (set, data) = (Epoll::new(), end.fd() as u64);
+    set.add(end.fd(), IN);
+    peer.send(100);
+    assert_eq!(set.wait(5000), [(IN, data)]);
+    end.recv(100);
+    forbid(&NEVER_CALLED);
+    assert_eq!(set.wait(0), []);
+    peer.send(100);
+    assert_eq!(set.wait(5000), [(IN, data)]);
+    end.recv(100);
+    set.modify(end.fd(), OUT);
+    assert_eq!(set.wait(5000), [(OUT, data)]);
+    let later = Epoll::new();
+    later.add(end.fd(), OUT);
+    assert_eq!(later.wait(5000), [(OUT, data)]);
+    set.delete(end.fd());
+    assert_eq!(set.wait(0), []);
     peer.close();
     end.rx.expect_eof();
 }

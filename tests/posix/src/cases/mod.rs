@@ -55,6 +55,7 @@ mod undelivered;
 mod unpreloaded;
 mod urgent;
 mod uring;
+mod uring_files;
 mod wake_ups;
 mod zero_copy;
 
@@ -103,6 +104,7 @@ const GROUPS: &[&[Case]] = &[
     urgent::CASES,
     other_ways::CASES,
     uring::CASES,
+    uring_files::CASES,
     looking::CASES,
     limits::CASES,
     bad_pointers::CASES,

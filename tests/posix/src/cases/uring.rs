@@ -21,8 +21,6 @@ pub const CASES: &[Case] = &[
     case("uring.poll_and_close", || beside_another(poll_and_close)).reason("kernel-feature"),
     case("uring.ring_without_an_array", || beside_another(without_array)).reason("kernel-feature"),
     case("uring.what_was_unread_before", || beside_another(unread_before)).reason("kernel-feature"),
-    case("uring.registered_files", || beside_another(registered)).reason("kernel-feature"),
-    case("uring.files_registered_by_an_entry", || beside_another(registered_by_entry)).reason("kernel-feature"),
     case("uring.epoll_ctl_keeps_the_ring", epoll_ctl),
     case("uring.errors_of_epoll_ctl", errors_of_epoll_ctl),
     case("uring.epoll_ctl_in_a_chain", || beside_another(in_a_chain)).reason("kernel-feature"),
@@ -39,14 +37,14 @@ pub const CASES: &[Case] = &[
 ];
 
 /// With a second connection that no entry touches: it stays in its ring.
-fn beside_another(calls: fn(&mut End, &mut End)) {
+pub(super) fn beside_another(calls: fn(&mut End, &mut End)) {
     let (mut client, mut server) = link::own_pair(V4);
     let (mut third, mut fourth) = link::numbered_pair(V4, 1);
     calls(&mut client, &mut server);
     goes_on(&mut third, &mut fourth);
 }
 
-fn goes_on(client: &mut End, server: &mut End) {
+pub(super) fn goes_on(client: &mut End, server: &mut End) {
     for _ in 0..BESIDES / 500 {
         client.send(500);
         server.recv(500);
@@ -55,7 +53,7 @@ fn goes_on(client: &mut End, server: &mut End) {
     }
 }
 
-fn write(ring: &mut Ring, end: &mut End, n: usize) {
+pub(super) fn write(ring: &mut Ring, end: &mut End, n: usize) {
     let bytes = end.tx.upcoming(n);
     assert_eq!(ring.write(end.fd(), &bytes), Ok(n));
     end.tx.sent(n);
@@ -127,34 +125,6 @@ fn unread_before(client: &mut End, server: &mut End) {
     client.send(20_000);
     write(&mut ring, client, 1000);
     server.recv(21_000);
-}
-
-fn registered(client: &mut End, server: &mut End) {
-    let mut ring = Ring::new();
-    let (out, into) = fds::pipe(0);
-    ring.register_files(&[out, -1, client.fd(), into]);
-    let bytes = client.tx.upcoming(300);
-    let entry = Entry { flags: uring::FIXED_FILE, ..Ring::writing(2, &bytes) };
-    assert_eq!(ring.run(entry), Ok(300));
-    client.tx.sent(300);
-    server.recv(300);
-    client.send(100);
-    server.recv(100);
-}
-
-fn registered_by_entry(client: &mut End, server: &mut End) {
-    let mut ring = Ring::new();
-    let (out, _into) = fds::pipe(0);
-    ring.register_files(&[out, out]);
-    let numbers = [client.fd()];
-    let (address, len) = (numbers.as_ptr() as u64, 1);
-    let update = Entry { opcode: uring::OP_FILES_UPDATE, fd: -1, offset: 1, address, len, ..Entry::default() };
-    assert_eq!(ring.run(update), Ok(1));
-    server.send(50);
-    let mut buf = [0; 50];
-    let entry = Entry { flags: uring::FIXED_FILE, ..Ring::reading(1, &mut buf) };
-    assert_eq!(ring.run(entry), Ok(50));
-    client.rx.arrived(&buf);
 }
 
 fn event(events: u32, data: u64) -> epoll_event {

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Fd;
-use super::errno::{Errno, Outcome, outcome};
+use super::errno::{EINVAL, Errno, Outcome, outcome};
 
 /// struct io_uring_params, by its offsets of words and its size (linux/io_uring.h).
 #[repr(C)]
@@ -16,6 +16,15 @@ struct Params {
     rest: [u32; 7],
     sq: [u32; 10],
     cq: [u32; 10],
+}
+
+impl Params {
+    /// Bytes of the queues and of the entries. Word 6 of the submission side is the offset of its array, word 5 of the completion side
+    /// that of its entries of 16 bytes.
+    fn sizes(&self) -> [usize; 2] {
+        let rings = (self.sq[6] + self.sq_entries * 4).max(self.cq[5] + self.cq_entries * 16);
+        [rings as usize, self.sq_entries as usize * size_of::<Entry>()]
+    }
 }
 
 /// struct io_uring_sqe, 64 bytes.
@@ -50,9 +59,14 @@ pub const OP_EPOLL_CTL: u8 = 29;
 pub const FIXED_FILE: u8 = 1;
 pub const LINK: u8 = 1 << 2;
 pub const SQPOLL: u32 = 1 << 1;
+pub const SINGLE_ISSUER: u32 = 1 << 12;
+pub const DEFER_TASKRUN: u32 = 1 << 13;
 pub const NO_SQARRAY: u32 = 1 << 16;
 const GET_EVENTS: u32 = 1;
 const REGISTER_FILES: u32 = 2;
+const REGISTER_RING_FDS: u32 = 20;
+const REGISTER_RESIZE_RINGS: u32 = 33;
+const BY_REGISTERED_RING: u32 = 1 << 31;
 
 pub struct Ring {
     pub fd: Fd,
@@ -77,11 +91,7 @@ impl Ring {
         let mut params = Params { flags, ..Params::default() };
         // SAFETY: the parameters are a live value of the size that the kernel expects.
         let fd = outcome(unsafe { libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &mut params) })? as Fd;
-        // Offsets: word 6 of the submission side is its array, word 5 of the completion side its
-        // entries of 16 bytes.
-        let size = (params.sq[6] + params.sq_entries * 4).max(params.cq[5] + params.cq_entries * 16);
-        let rings = map(fd, size as usize, 0);
-        let entries = map(fd, params.sq_entries as usize * size_of::<Entry>(), OFFSET_ENTRIES).cast();
+        let (rings, entries) = map_queues(fd, &params);
         Ok(Ring { fd, rings, entries, params })
     }
 
@@ -174,25 +184,60 @@ impl Ring {
     }
 
     /// Unmaps the queues: the mappings keep the ring alive after its last descriptor is closed.
-    pub fn unmap(self) {
-        let size =
-            (self.params.sq[6] + self.params.sq_entries * 4).max(self.params.cq[5] + self.params.cq_entries * 16);
+    pub fn unmap(mut self) {
+        self.unmap_queues();
+    }
+
+    fn unmap_queues(&mut self) {
+        let [rings, entries] = self.params.sizes();
         // SAFETY: the two mappings of this ring, which nobody uses any more.
         unsafe {
-            assert_eq!(libc::munmap(self.rings.cast(), size as usize), 0);
-            let bytes = self.params.sq_entries as usize * size_of::<Entry>();
-            assert_eq!(libc::munmap(self.entries.cast(), bytes), 0);
+            assert_eq!(libc::munmap(self.rings.cast(), rings), 0);
+            assert_eq!(libc::munmap(self.entries.cast(), entries), 0);
         }
     }
 
     /// Registers these files: entries can name them by index.
     pub fn register_files(&self, fds: &[Fd]) {
-        // SAFETY: as many live numbers as are said.
-        let ret = unsafe {
-            libc::syscall(libc::SYS_io_uring_register, self.fd, REGISTER_FILES, fds.as_ptr(), fds.len() as u32)
-        };
-        assert_eq!(outcome(ret), Ok(0), "IORING_REGISTER_FILES");
+        assert_eq!(register(self.fd, REGISTER_FILES, &mut fds.to_vec()), Ok(0), "IORING_REGISTER_FILES");
     }
+
+    /// As [`Ring::register_files`], with the ring named by its index among those that this thread has registered.
+    pub fn register_files_by_index(&self, fds: &[Fd]) {
+        // struct io_uring_rsrc_update: the index, here any that is free, and the ring. The kernel writes the index.
+        let mut update = [[u64::from(u32::MAX), self.fd as u64]];
+        assert_eq!(register(self.fd, REGISTER_RING_FDS, &mut update), Ok(1), "IORING_REGISTER_RING_FDS");
+        let index = update[0][0] as u32 as Fd;
+        match register(index, REGISTER_FILES | BY_REGISTERED_RING, &mut fds.to_vec()) {
+            Err(EINVAL) => self.register_files(fds), // before Linux 6.3
+            result => assert_eq!(result, Ok(0), "IORING_REGISTER_FILES"),
+        }
+    }
+
+    /// Gives an empty ring larger queues. Before Linux 6.13 it keeps those that it has.
+    pub fn resize(&mut self) {
+        let mut params = [Params { sq_entries: 2 * ENTRIES, ..Params::default() }];
+        match register(self.fd, REGISTER_RESIZE_RINGS, &mut params) {
+            Err(EINVAL) => return,
+            result => assert_eq!(result, Ok(0), "IORING_REGISTER_RESIZE_RINGS"),
+        }
+        self.unmap_queues();
+        [self.params] = params;
+        (self.rings, self.entries) = map_queues(self.fd, &self.params);
+    }
+}
+
+/// io_uring_register(2), which may write to its arguments.
+fn register<T>(ring: Fd, operation: u32, arguments: &mut [T]) -> Outcome {
+    let (at, n) = (arguments.as_mut_ptr(), arguments.len() as u32);
+    // SAFETY: as many live arguments as are said; the callers give those that the operation takes.
+    outcome(unsafe { libc::syscall(libc::SYS_io_uring_register, ring, operation, at, n) })
+}
+
+/// Both queues, and the entries.
+fn map_queues(fd: Fd, params: &Params) -> (*mut u8, *mut Entry) {
+    let [rings, entries] = params.sizes();
+    (map(fd, rings, 0), map(fd, entries, OFFSET_ENTRIES).cast())
 }
 
 fn map(fd: Fd, size: usize, offset: i64) -> *mut u8 {

@@ -57,10 +57,11 @@ fn kernel_ctl(set: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()> 
 
 /// epoll_create(2) has returned `fd`: follows the set.
 pub fn created(fd: i32) {
+    if fd < 0 || !settings::active() {
+        return;
+    }
     tag::prepare();
-    if fd >= 0
-        && settings::active()
-        && let Some(index) = sets::create(fd)
+    if let Some(index) = sets::create(fd)
         && !fdtable::set(fd, Kind::Set(index))
     {
         sets::get(index).refs.store(0, Release);
