@@ -6,7 +6,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{
     arena, debts, drain, errno, link, member, next, stream::due, stream::leave, stream::native, stream::rx,
-    stream::stretch, wait, waiter,
+    stream::stretch, stream::unrung, wait, waiter,
 };
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -252,6 +252,9 @@ impl Poll<'_> {
                 c.raise(flag::HINT); // only the kernel knows the events that are asked for
             }
             p.revents = readiness::events(c, p.fd, u32::from(p.events as u16)) as u16 as i16;
+            if p.revents & POLLIN != 0 {
+                unrung::bytes(c);
+            }
             ready += usize::from(p.revents != 0);
         }
         ready
