@@ -233,6 +233,15 @@ impl Link {
         }
     }
 
+    /// Marks `slot` for those of our own waiters that `places` names, a bit each, as the peer does. Returns which of them the caller
+    /// must ring: their doorbells were armed.
+    pub fn mark_own(&self, slot: usize, places: u64) -> u64 {
+        let stamp = || Half::of(self.words(slot), 1 - self.my_side(), 0).stamp(arch::ticks());
+        let is_named = |place: &u32| places & 1 << *place != 0;
+        let was_armed = |place: &u32| doorbell::ring(self.my_doorbell(*place), slot, stamp);
+        (0..PLACES as u32).filter(is_named).filter(was_armed).fold(0, |armed, place| armed | 1 << place)
+    }
+
     #[cold]
     fn wake(&self, place: usize, slot: usize) {
         // A waiter of the peer whose eventfd we have not received yet (-1) does not sleep for long.

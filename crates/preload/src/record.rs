@@ -76,6 +76,8 @@ pub struct Conn {
     pub tx_froze: AtomicU32,
     /// How often a wait found space for a writer that had found none.
     pub spaces: AtomicU32,
+    /// Tail of the ring that we read, when a wait in an epoll set last looked at the connection.
+    pub seen_tail: AtomicU64,
 
     /// Bytes read and written natively.
     pub early_rx: AtomicU64,
@@ -333,6 +335,7 @@ impl Conn {
         for word in [&self.early_rx, &self.early_tx, &self.rx_timeout_us, &self.tx_timeout_us, &self.rx_asked] {
             word.store(0, Relaxed);
         }
+        self.seen_tail.store(0, Relaxed);
         self.flags.store(flags, Relaxed);
         self.course.set(Course::Kernel);
         self.phase.go(Event::Open);

@@ -52,15 +52,16 @@ def stand_in(*ports):
 
 def serve(listener, answer, told):
     while True:
-        client, _ = listener.accept()
+        client, (address, _) = listener.accept()
         with client:
             client.settimeout(PATIENCE_SECONDS)
             try:
-                told(client.recv(100).decode().strip())
+                name = client.recv(100).decode().strip()
                 client.sendall(answer)
             except OSError:
-                # Who has said nothing has got here all the same.
-                told("somebody")
+                name = ""
+            # Who has said nothing has got here all the same.
+            told(name or f"silent-{address}")
 
 
 def caller(name, host, port):

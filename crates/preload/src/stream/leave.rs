@@ -1,10 +1,11 @@
 //! Leaving the ring that we read: its writer sends the unread bytes by kernel.
 
+use super::stretch;
 use crate::link;
 use crate::record::Conn;
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::{PeerViolation, Rx};
+use sidestep_conn::{Course, PeerViolation, Rx};
 
 /// Leaves the ring at the present position: its writer sends the unread bytes by kernel.
 pub fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), PeerViolation> {
@@ -42,6 +43,17 @@ fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<()
     c.blame(reason);
     // The writer may wait at any waiter, and some of its waits may be unknown here: ring all its doorbells.
     link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
+}
+
+/// A thread waits to read, or to write, or both, and hears no doorbell since none is free: moves these directions to the kernel for good.
+#[cold]
+pub fn what_is_awaited(c: &Conn, fd: i32, (to_read, to_write): (bool, bool)) {
+    if to_read && (c.phase.phase().permits_rings() || hears_rings(c)) {
+        rx_to_kernel(c, Reason::Places);
+    }
+    if to_write && (c.phase.phase().permits_rings() || c.course.is(Course::Ring)) {
+        stretch::leave_ring(c, fd, Reason::Places);
+    }
 }
 
 /// Whether the peer may write into a ring that we read, now or later.

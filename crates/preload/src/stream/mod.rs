@@ -14,3 +14,4 @@ pub mod rx;
 pub mod source;
 pub mod stretch;
 pub mod tx;
+pub mod unrung;

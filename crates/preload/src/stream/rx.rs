@@ -1,8 +1,8 @@
 //! The direction that we read: one step at a time, by its present carrier, without waiting.
 
 use super::iov::{self, Destination};
-use super::parked;
 use super::peer::{self, broken};
+use super::{parked, unrung};
 use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
@@ -35,7 +35,9 @@ pub fn readable(c: &Conn, fd: i32) -> usize {
             Err(_) => 0,
         }
     };
-    c.with_rx(reach).unwrap_or(0) as usize
+    let told = c.with_rx(reach).unwrap_or(0) as usize;
+    unrung::bytes(c);
+    told
 }
 
 /// `sleeps`: if there is nothing to read, the caller sleeps.
@@ -135,6 +137,7 @@ fn from_ring(
     };
     if flags & MSG_PEEK != 0 {
         let more = if n == available { peek_behind(c, rx, fd, to, skip + n, flags) } else { 0 };
+        unrung::bytes(c);
         return Ok(Some(Step::Bytes(n + more)));
     }
     c.mark_upgraded();
@@ -143,6 +146,9 @@ fn from_ring(
         Advance::Done => {
             counters::set_ring_rx(&c.words().counters[c.my_side()], rx.ring);
             tell_space(c, available - n);
+            if n < available {
+                unrung::bytes(c);
+            }
             if n < available || !rx.is_last_of_ring(half) {
                 return Ok(Some(Step::Bytes(n)));
             }

@@ -1,10 +1,10 @@
 //! The direction that we write: one step at a time, by its present carrier, without waiting.
 
 use super::due::STALL_US;
-use super::parked;
 use super::peer::{self, Word, broken};
 use super::source::Source;
 use super::stretch::{around, begin, blocked, count_return, end_stretch, heed_hints, send_ended, send_unread};
+use super::{parked, unrung};
 use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
@@ -81,7 +81,7 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
                 })?;
                 end.tx.put_kernel(n);
                 counters::set_kernel_tx(&c.words().counters[c.my_side()], end.tx.kernel());
-                c.lower(flag::TX_BLOCKED);
+                unrung::space(c);
                 return Ok(n);
             }
         }
@@ -102,7 +102,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
         return Ok(0);
     }
     end.put_ring(half, n).map_err(|violation| broken(c, fd, violation))?;
-    c.lower(flag::TX_BLOCKED);
+    unrung::space(c);
     c.mark_upgraded();
     peer::notify(c);
     if c.has(flag::UNHEARD) {

@@ -8,7 +8,6 @@ use crate::stream::{due, kept, leave, stretch, tx};
 use crate::{arena, link, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLNVAL, POLLOUT, POLLRDHUP, pollfd};
-use sidestep_abi::Reason;
 use sidestep_conn::{Course, Phase};
 use sidestep_ring::{side, space};
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
@@ -212,10 +211,7 @@ fn leave_to_kernel(
     (deadline, cap_us): (&Deadline, u64),
     signals: (bool, &mut Quiet),
 ) -> Result<()> {
-    match want {
-        Want::In => leave::rx_to_kernel(c, Reason::Places),
-        Want::Out => stretch::leave_ring(c, fd, Reason::Places),
-    }
+    leave::what_is_awaited(c, fd, (want == Want::In, want == Want::Out));
     let said = kernel_wait(fd, -1, interest(c, want), deadline.left(Some(cap_us)), signals);
     if c.is_attached() {
         kept::attend(c, fd); // nobody could ring for the other direction meanwhile

@@ -1,12 +1,12 @@
 //! poll(2): the kernel is asked about everything except the bytes of attached connections.
 
-use super::signals::Quiet;
+use super::signals::{Quiet, let_signals_in};
 use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{
     arena, debts, drain, errno, link, member, next, stream::due, stream::leave, stream::native, stream::rx,
-    stream::stretch, wait, waiter,
+    stream::stretch, stream::unrung, wait, waiter,
 };
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -19,6 +19,8 @@ use sidestep_sys::{Errno, Result, arch, mem};
 const ON_STACK: usize = 257;
 /// Events that only the ring of an attached connection decides.
 const BYTES: i16 = POLLIN | POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
+/// Those of them that are about space.
+const SPACE: i16 = POLLOUT | libc::POLLWRNORM;
 /// Events that poll(2) always reports.
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
@@ -176,17 +178,6 @@ pub fn with_list<T>(len: usize, work: impl FnOnce(&mut [pollfd]) -> T) -> Result
     Ok(result)
 }
 
-/// For a call without time to wait that has found nothing. EINTR: `mask`, the program's own for the call or null, has let a
-/// pending signal through, and its handler has run.
-pub fn let_signals_in(mask: *const sigset_t) -> Result<()> {
-    if mask.is_null() {
-        return Ok(());
-    }
-    // SAFETY: an empty list; the timespec and the program's mask are alive during the call.
-    let n = unsafe { next::ppoll(core::ptr::null_mut(), 0, as_ptr(&NOW), mask) };
-    errno::check(n as isize).map(drop)
-}
-
 /// An entry that poll(2) skips.
 const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
@@ -252,6 +243,9 @@ impl Poll<'_> {
                 c.raise(flag::HINT); // only the kernel knows the events that are asked for
             }
             p.revents = readiness::events(c, p.fd, u32::from(p.events as u16)) as u16 as i16;
+            if p.revents & POLLIN != 0 {
+                unrung::bytes(c);
+            }
             ready += usize::from(p.revents != 0);
         }
         ready
@@ -284,11 +278,7 @@ impl Poll<'_> {
 
     /// Sleeps on everything, in a wait that began at `began`. True: something besides a doorbell may have happened.
     fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
-        let Some(p) = waiter::acquire_for_thread() else {
-            self.fill(-1);
-            let left = deadline.left(Some(self.patience.next_us()));
-            return self.kernel(&left, mask).map(|n| n > 0);
-        };
+        let Some(p) = waiter::acquire_for_thread() else { return self.sleep_unheard(deadline, mask) };
         self.each_attached(|c| {
             side::add_doorbell(&c.words().side[c.my_side()], p);
         });
@@ -308,6 +298,23 @@ impl Poll<'_> {
         waiter::poll_news(p, stretch::serve);
         waiter::release(p);
         result
+    }
+
+    /// As [`Poll::sleep`] without a doorbell, since none is free: what the program waits for comes by kernel from now on.
+    #[cold]
+    fn sleep_unheard(&mut self, deadline: &Deadline, mask: *const sigset_t) -> Result<bool> {
+        for p in self.fds.iter() {
+            if let Some(c) = attached(p.fd) {
+                leave::what_is_awaited(c, p.fd, (p.events & BYTES & !SPACE != 0, p.events & SPACE != 0));
+            }
+        }
+        if self.poll_rings() > 0 {
+            return Ok(true);
+        }
+        self.fill(-1);
+        let n = self.kernel(&deadline.left(Some(self.patience.next_us())), mask)?;
+        self.take_hints();
+        Ok(n > 0)
     }
 
     fn each_attached(&self, each: impl FnMut(&Conn)) {
@@ -346,12 +353,18 @@ impl Poll<'_> {
         errno::check(n as isize)
     }
 
-    /// After a sleep: marks the connections of which the kernel has reported something, and hushes the doorbell.
+    /// After a sleep: takes the kernel's hints, and hushes the doorbell.
     fn heard(&self, n: usize, p: u32) -> bool {
         let bell = self.list.last().is_some_and(|k| k.revents != 0);
         if bell {
             sidestep_sys::fd::hush(waiter::doorbell(p));
         }
+        self.take_hints();
+        n > usize::from(bell)
+    }
+
+    /// Marks the connections of which the kernel has reported something.
+    fn take_hints(&self) {
         for (k, p) in self.list.iter().zip(self.fds.iter()) {
             if readiness::is_hint(k.revents as u16 as u32)
                 && let Some(c) = attached(p.fd)
@@ -359,7 +372,6 @@ impl Poll<'_> {
                 c.raise(flag::HINT);
             }
         }
-        n > usize::from(bell)
     }
 }
 

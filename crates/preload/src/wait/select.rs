@@ -1,7 +1,7 @@
 //! select(2) by means of poll(2), if a set holds a connection or an epoll set of ours.
 
 use super::ignored::Ignored;
-use super::{Deadline, poll};
+use super::{Deadline, poll, signals};
 use crate::fdtable::{self, Kind};
 use crate::{arena, debts, errno, generation, record::flag, user};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -251,7 +251,7 @@ impl Wanted<'_> {
             let found = list[..n].iter().any(is_warranted);
             if ns == Some(0)
                 && !found
-                && let Err(e) = poll::let_signals_in(mask)
+                && let Err(e) = signals::let_signals_in(mask)
             {
                 return Answer::Done(Err(e));
             }

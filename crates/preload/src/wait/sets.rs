@@ -5,7 +5,7 @@
 
 use crate::critical::Lock;
 use crate::spin::Spin;
-use crate::{thread, waiter};
+use crate::{generation, thread, waiter};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use libc::epoll_event;
@@ -230,10 +230,8 @@ pub fn create(fd: i32) -> Option<u32> {
     s.fd.store(fd, Relaxed);
     s.life.fetch_add(1, Release);
     s.waiter.store(-1, Relaxed);
-    s.used_in.store(0, Relaxed);
-    s.family.store(0, Relaxed);
     s.held_until.store(0, Relaxed);
-    s.changer.store(0, Relaxed);
+    [&s.used_in, &s.family, &s.changer].into_iter().for_each(|word| word.store(0, Relaxed));
     let lives = [&s.had_waiter, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_shared];
     // Not `entries_used`: a thread that still waits in the closed set has the buffer, and gives it back itself.
     let flags = lives.into_iter().chain([&s.is_given_back, &s.has_level, &s.has_edge]);
@@ -284,7 +282,7 @@ impl Set {
     }
 
     pub fn set_waiter(&self, waiter: u32) {
-        self.generation.store(crate::generation::get(), Relaxed);
+        self.generation.store(generation::get(), Relaxed);
         self.had_waiter.store(true, Relaxed);
         self.shown.store(false, Relaxed);
         self.waiter.store(waiter as i32, SeqCst);
@@ -308,9 +306,15 @@ impl Set {
         self.waiter.load(Acquire) <= GIVEN_UP
     }
 
+    /// Whether the set became a waiter in this process, and not in a parent that has forked it since.
+    pub fn has_own_waiter(&self) -> bool {
+        self.generation.load(Relaxed) == generation::get()
+    }
+
     /// Releases the waiter: the last descriptor of the set is being closed, or the kernel takes the set over.
     pub fn destroy(&self) {
         match self.waiter.load(Acquire) {
+            _ if !self.has_own_waiter() => {} // the number may be another waiter's of this process
             p @ 0.. => waiter::release(p as u32),
             p @ ..=GIVEN_UP => waiter::release((GIVEN_UP - p) as u32),
             _ => {}

@@ -5,7 +5,7 @@
 //! signals blocked and with a signalfd in the list. Then the pending signal and the flags of its handler can be looked up
 //! before the signal is unblocked.
 
-use super::as_ptr;
+use super::{NOW, as_ptr};
 use crate::debts::{self, Debt};
 use crate::faults::FAULTS;
 use crate::stand_in::waits;
@@ -110,6 +110,17 @@ impl Drop for Quiet {
             thread::parts().faults.mask_changed(libc::SIG_SETMASK, old);
         }
     }
+}
+
+/// For a call without time to wait that has found nothing. EINTR: `mask`, the program's own for the call or null, has let a
+/// pending signal through, and its handler has run.
+pub fn let_signals_in(mask: *const libc::sigset_t) -> Result<()> {
+    if mask.is_null() {
+        return Ok(());
+    }
+    // SAFETY: an empty list; the timespec and the program's mask are alive during the call.
+    let n = unsafe { next::ppoll(core::ptr::null_mut(), 0, as_ptr(&NOW), mask) };
+    errno::check(n as isize).map(drop)
 }
 
 /// A handler has run, and the call begins anew (ERESTARTSYS of the kernel, which no program sees).

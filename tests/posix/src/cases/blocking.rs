@@ -35,7 +35,8 @@ pub const CASES: &[Case] = &[
     case("blocking.recvmmsg_fills_every_message", recvmmsg_all),
     case("blocking.recvmmsg_timeout", recvmmsg_timeout),
     case("blocking.two_threads_wait_for_one_socket", two_waiters),
-    case("blocking.more_threads_wait_than_there_are_doorbells", many_waiters).reason("places"),
+    case("blocking.more_threads_wait_than_there_are_doorbells", || many_waiters(|_| ())).reason("places"),
+    case("blocking.more_threads_poll_than_there_are_doorbells", || many_waiters(polls)).reason("places"),
 ];
 
 /// Bytes from before count towards the mark, whichever carrier they came by.
@@ -268,13 +269,14 @@ fn recvmmsg_timeout() {
 }
 
 /// A thread that finds every doorbell of the process taken waits in the kernel.
-fn many_waiters() {
+fn many_waiters(before: fn(&End)) {
     const WAITERS: u64 = 70;
     let (mut clients, servers): (Vec<_>, Vec<_>) = (0..WAITERS).map(|n| link::numbered_pair(V4, n)).unzip();
     let waiting: Vec<_> = servers
         .into_iter()
         .map(|mut server| {
             blocked(move || {
+                before(&server);
                 server.recv(100);
                 server.send(100);
             })
@@ -287,6 +289,10 @@ fn many_waiters() {
         client.recv(100);
     }
     waiting.into_iter().for_each(|thread| thread.join());
+}
+
+fn polls(end: &End) {
+    assert_eq!(poll::events_of(end.fd(), POLLIN, -1), POLLIN);
 }
 
 /// Each byte wakes one of the two threads; no byte is lost, and the end wakes both.

@@ -16,6 +16,7 @@ pub const CASES: &[Case] = &[
     case("epoll_edge.modify_arms_again", modify_arms),
     case("epoll_edge.added_with_data_waiting", added_late),
     case("epoll_edge.out_edge_when_space_returns", out_edge).bulk(),
+    case("epoll_edge.out_edge_after_a_write_that_found_space", out_edge_after_write).bulk(),
     case("epoll_edge.writable_once", writable_once),
     case("epoll_edge.edge_at_the_end", edge_at_end),
     case("epoll_edge.no_edge_lost_while_streaming", stream).bulk(),
@@ -94,6 +95,19 @@ fn out_edge() {
         assert_eq!(set.mask_of(end.fd(), 5000), OUT, "space has returned");
         peer.finish();
     }
+}
+
+/// Space returns, and a write finds it before the wait does: the edge is told all the same, perhaps to another thread.
+fn out_edge_after_write() {
+    let (mut end, mut peer) = link::client(V4);
+    let set = edge_set(&end, OUT);
+    assert_eq!(set.mask_of(end.fd(), 1000), OUT, "writable when added");
+    let filled = end.tx.fill();
+    peer.start("recv", &[filled as u64]);
+    peer.finish();
+    end.send(10);
+    assert_eq!(set.mask_of(end.fd(), 5000), OUT, "space has returned");
+    peer.recv(10);
 }
 
 /// A socket that stays writable has no further edge after small writes.

@@ -17,6 +17,8 @@ pub const CASES: &[Case] = &[
     case("shared_sets.parent_sleeps_there_before_its_child", parent_first),
     case("shared_sets.idle_child_changes_nothing", idle_child),
     case("shared_sets.a_set_without_the_child_uses_rings_again", after_the_child),
+    case("shared_sets.child_closes_the_set_first", || child_closes(|set, end| [set.fd, end.fd()])),
+    case("shared_sets.child_closes_the_connection_first", || child_closes(|set, end| [end.fd(), set.fd])),
     case("shared_sets.end_after_a_child_is_told", end_after_a_child),
     case("shared_sets.space_after_a_child_is_told", space_after_a_child),
     case("shared_sets.edge_of_a_listener_after_a_child_is_told", listener_after_a_child),
@@ -220,6 +222,29 @@ fn after_the_child() {
     go.tell(b'q');
     child.succeed();
     goes_by_ring(set, &mut new, &mut peer);
+}
+
+/// A child closes what it has inherited, as before it becomes another program. Its parent has no event of that, and goes on to hear of
+/// its connection.
+fn child_closes(order: fn(Epoll, &End) -> [Fd; 2]) {
+    let (mut end, mut other) = link::own_pair(V4);
+    let set = Epoll::new();
+    add(set, &end, IN | OUT | ET, 1);
+    for _ in 0..3 {
+        while !set.wait(0).is_empty() {}
+        in_child(|| {
+            for fd in order(set, &end) {
+                fds::close(fd).expect("close");
+            }
+        })
+        .succeed();
+        assert_eq!(set.wait(0), [], "nothing has happened to the connection");
+        for _ in 0..5 {
+            other.send(100);
+            assert!(set.wait(5000).iter().any(|event| event.0 & IN != 0), "the parent hears of each arrival");
+            end.recv(100);
+        }
+    }
 }
 
 /// More children than the family has places; most die before libc has run any handler of theirs.

@@ -1,11 +1,18 @@
 //! What the processes of a family tell each other about a set that several of them have.
 
 use crate::arena::{self, FamilySet};
+use crate::generation;
 use crate::wait::sets::Set;
 use core::sync::atomic::{Ordering::*, fence};
 
 pub fn record(s: &Set) -> Option<&'static FamilySet> {
     arena::family_set(s.family.load(Acquire))
+}
+
+/// Whether this process has waited for the set or registered something in it: the set is not only inherited.
+#[inline]
+pub fn is_used_here(s: &Set) -> bool {
+    s.used_in.load(Relaxed) == generation::get() + 1
 }
 
 /// Whether a relative also has the set, according to a recent check.

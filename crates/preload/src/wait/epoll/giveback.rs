@@ -1,5 +1,6 @@
 //! Giving registrations back to the kernel: when a connection returns or ends, and when the library stops managing a set.
 
+use super::family::is_used_here;
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
@@ -117,10 +118,14 @@ pub fn remove(fd: i32, offered: bool) {
 
 /// Before one of several descriptors of a connection is closed. The program's registrations under it live on in the kernel,
 /// since the socket stays open, but nobody can change them any more. So they are given back now. One-shot registrations that
-/// have fired are removed.
+/// have fired are removed. In a set that a forked child has inherited and not used, the registrations are its parent's.
 pub fn abandon(fd: i32) {
     for (_, s) in sets::all() {
+        let is_parents = !is_used_here(s);
         s.with(|inner| {
+            if is_parents {
+                return inner.clear(fd);
+            }
             if inner.reg(fd).is_some_and(|r| r.is_managed() && r.state & reg::DISARMED != 0) {
                 let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, fd, 0, 0);
             }
@@ -219,8 +224,9 @@ pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)
     });
 }
 
+/// Not in a forked child: the doorbell of a set that it has inherited is its parent's.
 pub(super) fn drop_doorbell(s: &Set, c: &Conn) {
-    if let Some(p) = s.waiter() {
+    if let Some(p) = s.waiter().filter(|_| s.has_own_waiter()) {
         side::remove_doorbell(&c.words().side[c.my_side()], p);
     }
 }

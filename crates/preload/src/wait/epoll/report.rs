@@ -116,6 +116,9 @@ pub(super) struct Look {
 /// Looks at an upgraded connection on behalf of one registration.
 pub(super) fn poll_registration(r: &Reg, c: &Conn, fd: i32) -> Look {
     let tail = c.rx_half().tail();
+    if c.seen_tail.load(Relaxed) != tail {
+        c.seen_tail.store(tail, Relaxed);
+    }
     let found = readiness::events(c, fd, r.events & !(ET | ONESHOT | EXCLUSIVE));
     if found & OUT_ANY != 0 && c.has(flag::TX_BLOCKED) {
         // The kernel carries, and takes bytes again. Other registrations that wait for this were listed together with this one.

@@ -10,7 +10,7 @@
 //! so there, and then looks for others. A process that takes a registration over says so, and then looks whether the set is
 //! shared.
 
-use super::family::record;
+use super::family::{is_used_here, record};
 use super::tag::{self, Source};
 use super::{giveback, kernel_ctl};
 use crate::fdtable::{self, Kind};
@@ -31,7 +31,7 @@ const WAKE_US: u64 = 500;
 #[inline]
 pub(super) fn uses(index: u32) {
     let s = sets::get(index);
-    if s.used_in.load(Relaxed) != generation::get() + 1 {
+    if !is_used_here(s) {
         errno::keep(|| begin_use(s));
     }
     obey(s);
@@ -119,7 +119,7 @@ pub fn before_fork() {
         }
         match record(s) {
             Some(r) => {
-                if s.used_in.load(Relaxed) == generation::get() + 1 {
+                if is_used_here(s) {
                     r.users.fetch_or(arena::bit(), SeqCst);
                 }
                 if s.waiter().is_some() && s.generation.load(Relaxed) == generation::get() {
