@@ -312,7 +312,8 @@ impl Poll<'_> {
             return Ok(true);
         }
         self.fill(-1);
-        let n = self.kernel(&deadline.left(Some(self.patience.next_us())), mask)?;
+        let nap = self.patience.next_us();
+        let n = self.kernel(&deadline.left(Some(nap)), mask)?;
         self.take_hints();
         Ok(n > 0)
     }
