@@ -20,12 +20,12 @@ BODY = b"".join(hashlib.sha256(number.to_bytes(4, "big")).digest() for number in
 # As root that becomes another user for its workers, which is what nginx does by default; or as one user.
 USERS = "user www-data; worker_processes 2;"
 ONE_USER = "master_process off;"
-# Each connection of a pool ends after some requests, as with nginx's own settings.
+# Each connection of a pool ends after some requests, by nginx's own default.
 NGINX = f"""\
 daemon off; pid /tmp/nginx.pid; error_log stderr; @USERS@
 events {{ worker_connections 512; }}
 http {{
-    access_log off; keepalive_requests 200; keepalive_timeout 1d;
+    access_log off; keepalive_requests 1000; keepalive_timeout 1d;
     client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c; uwsgi_temp_path /tmp/d; scgi_temp_path /tmp/e;
     server {{ listen 127.0.0.1:{APP_PORT}; root /srv; location = /status {{ stub_status; }} }}
 }}
