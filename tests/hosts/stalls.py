@@ -32,9 +32,10 @@ def a_program_that_reads_again(hosts, seed):
     must_have_taken(hosts.client, 1)
 
 
-CONNECTIONS, LEAST = 300, 150  # of these the stack must carry so many before its worker stands still
+CONNECTIONS, LEAST = 300, 240  # of these the stack must carry so many before its worker stands still
 STILL = 0.5  # seconds: more than the stack's retransmission timers
-LOST = 15  # connections that may go back for a loss nevertheless: the machine may be busy
+LOST = 100  # connections that may go back for a loss nevertheless: on a busy machine acknowledgements are late. One batch is of 64
+HEARD_SECONDS = 1  # until the worker has heard what has come
 
 
 @case(part=SLOW)
@@ -53,10 +54,11 @@ def a_worker_that_stands_still(hosts, seed):
         os.kill(worker, signal.SIGSTOP)
         time.sleep(STILL)
         os.kill(worker, signal.SIGCONT)
+        time.sleep(HEARD_SECONDS)
+        count()
 
-    exchanged(hosts, "--connections", CONNECTIONS, "--rounds", "200", "--pause", "20", "--sizes", "100,1000", "--seed", seed,
+    exchanged(hosts, "--connections", CONNECTIONS, "--rounds", "400", "--pause", "20", "--sizes", "100,1000", "--seed", seed,
               meanwhile=stand_still)
-    count()
     if losses[1] - losses[0] > LOST:
         raise Failure(f"{losses[1] - losses[0]} connections have gone back for a loss although nothing was lost")
     must_have_taken(hosts.server, LEAST)
