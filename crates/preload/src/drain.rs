@@ -15,7 +15,7 @@ use sidestep_sys::{Errno, Result, clock, fd as fdsys, tcp};
 /// Moves our direction to the kernel for good. Waits for a limited time. Unsent bytes that remain then go by kernel later,
 /// before any newer byte.
 pub fn tx(c: &'static Conn, fd: i32, reason: Reason) {
-    let _ = send_last(c, fd, Some(reason), LAST_WAIT_US);
+    let _ = send_last(c, fd, Some(reason), Limit::Ours);
 }
 
 /// Moves our direction to the kernel for good before a call that sends natively, which must not overtake unread bytes of the
@@ -23,7 +23,7 @@ pub fn tx(c: &'static Conn, fd: i32, reason: Reason) {
 pub fn before_native_send(c: &'static Conn, fd: i32, reason: Reason, flags: i32) -> Result<()> {
     let timeout_us = c.tx_timeout_us.load(Relaxed);
     if flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK) && timeout_us != record::NO_WAIT {
-        return send_last(c, fd, Some(reason), timeout_us);
+        return send_last(c, fd, Some(reason), Limit::Program(timeout_us));
     }
     match send_what_goes(c, fd, Some(reason)) {
         Sent::Everything => Ok(()),
@@ -34,15 +34,22 @@ pub fn before_native_send(c: &'static Conn, fd: i32, reason: Reason, flags: i32)
 /// Moves our direction to the kernel for good as part of ending it. If the kernel does not take all bytes in time, nobody can
 /// deliver the rest. Then the connection is reset, so that the stream does not seem complete.
 pub fn end_tx(c: &'static Conn, fd: i32) {
-    if send_last(c, fd, None, LAST_WAIT_US).is_err() {
+    if send_last(c, fd, None, Limit::Ours).is_err() {
         break_off(c, fd);
     }
 }
 
 /// Longest wait for the kernel to take bytes that nobody else can deliver, in calls that must not block.
-///
-/// No program has this limit of its own: the kernel counts whole milliseconds.
-const LAST_WAIT_US: u64 = 2_000_001;
+const LAST_WAIT_US: u64 = 2_000_000;
+
+/// How long a wait for the kernel to take bytes may last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// [`LAST_WAIT_US`]. Handlers do not end such a wait, and it is no cancellation point.
+    Ours,
+    /// That of the program, in microseconds; 0: none. The wait is the program's own, which a handler or a cancellation ends.
+    Program(u64),
+}
 
 #[derive(PartialEq, Eq)]
 enum Sent {
@@ -65,17 +72,18 @@ fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
     }
 }
 
-/// `reason`: None as part of ending our direction. `limit_us`: 0 for no limit. EAGAIN: the limit has passed. EINTR: a handler
-/// ran, and the limit is one of the program's own.
-fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit_us: u64) -> Result<()> {
-    // A wait of the program's own is a cancellation point, one of a change is not.
-    let begin = if limit_us == LAST_WAIT_US { Pause::steady } else { Pause::new };
+/// `reason`: None as part of ending our direction. EAGAIN: the limit has passed. EINTR: a handler ran, and the limit is the program's.
+fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit: Limit) -> Result<()> {
+    let (begin, limit_us): (fn(u64) -> Pause, u64) = match limit {
+        Limit::Ours => (Pause::steady, LAST_WAIT_US),
+        Limit::Program(us) => (Pause::new, us),
+    };
     let mut wait = begin(limit_us);
     // `wait` alone would go on for as long as something is ready, or handlers run.
     let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us.saturating_mul(1000)));
     while send_what_goes(c, fd, reason) == Sent::InPart {
         match wait.pause(c, Number::of(fd), Want::Out) {
-            Err(Errno(libc::EINTR)) if limit_us == LAST_WAIT_US => wait = begin(limit_us),
+            Err(Errno(libc::EINTR)) if limit == Limit::Ours => wait = begin(limit_us),
             other => other?,
         }
         if deadline.has_passed() {

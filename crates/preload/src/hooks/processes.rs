@@ -199,56 +199,29 @@ fn drain_copied(fd: c_int) {
     }
 }
 
-pub unsafe fn posix_spawn(
-    pid: *mut pid_t,
-    path: *const c_char,
-    actions: *const c_void,
-    attr: *const c_void,
-    argv: Strings,
-    envp: Strings,
-) -> c_int {
-    before_spawn(actions);
-    // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::posix_spawn(pid, path, actions, attr, argv, envp) })
+/// The functions that start a program. `place`: where the new process's number or descriptor is written.
+macro_rules! spawns {
+    ($($name:ident($place:ty);)*) => {$(
+        pub unsafe fn $name(
+            place: *mut $place,
+            program: *const c_char,
+            actions: *const c_void,
+            attr: *const c_void,
+            argv: Strings,
+            envp: Strings,
+        ) -> c_int {
+            before_spawn(actions);
+            // SAFETY: the program's own call.
+            as_ignored(|| unsafe { next::$name(place, program, actions, attr, argv, envp) })
+        }
+    )*};
 }
 
-pub unsafe fn posix_spawnp(
-    pid: *mut pid_t,
-    file: *const c_char,
-    actions: *const c_void,
-    attr: *const c_void,
-    argv: Strings,
-    envp: Strings,
-) -> c_int {
-    before_spawn(actions);
-    // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::posix_spawnp(pid, file, actions, attr, argv, envp) })
-}
-
-pub unsafe fn pidfd_spawn(
-    pidfd: *mut c_int,
-    path: *const c_char,
-    actions: *const c_void,
-    attr: *const c_void,
-    argv: Strings,
-    envp: Strings,
-) -> c_int {
-    before_spawn(actions);
-    // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::pidfd_spawn(pidfd, path, actions, attr, argv, envp) })
-}
-
-pub unsafe fn pidfd_spawnp(
-    pidfd: *mut c_int,
-    file: *const c_char,
-    actions: *const c_void,
-    attr: *const c_void,
-    argv: Strings,
-    envp: Strings,
-) -> c_int {
-    before_spawn(actions);
-    // SAFETY: the program's own call.
-    as_ignored(|| unsafe { next::pidfd_spawnp(pidfd, file, actions, attr, argv, envp) })
+spawns! {
+    posix_spawn(pid_t);
+    posix_spawnp(pid_t);
+    pidfd_spawn(c_int);
+    pidfd_spawnp(c_int);
 }
 
 pub unsafe fn system(command: *const c_char) -> c_int {

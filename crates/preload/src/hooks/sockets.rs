@@ -128,7 +128,7 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     let result = unsafe { next::setsockopt(fd, level, name, value, len) };
     match conn(fd).filter(|_| result == 0) {
         Some(index) => note_option(arena::conn(index), fd, (level, name), value),
-        None if result == 0 && is_timeout(level, name) && is_negative(value) => hasty::set_hasty(fd),
+        None if result == 0 && timeout_name(level, name).is_some() && is_negative(value) => hasty::note(fd),
         None => {}
     }
     result
@@ -136,15 +136,11 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
 
 /// The program has set an option of a connection.
 fn note_option(c: &Conn, fd: c_int, (level, name): (c_int, c_int), value: *const c_void) {
-    match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => {
-            c.rx_timeout_us.store(timeout(fd, libc::SO_RCVTIMEO, value), Relaxed)
-        }
-        (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => {
-            c.tx_timeout_us.store(timeout(fd, libc::SO_SNDTIMEO, value), Relaxed)
-        }
-        (libc::IPPROTO_TCP, libc::TCP_INQ) => c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd)),
-        _ => {}
+    match timeout_name(level, name) {
+        Some(libc::SO_RCVTIMEO) => c.rx_timeout_us.store(timeout(fd, libc::SO_RCVTIMEO, value), Relaxed),
+        Some(name) => c.tx_timeout_us.store(timeout(fd, name, value), Relaxed),
+        None if (level, name) == (libc::IPPROTO_TCP, libc::TCP_INQ) => c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd)),
+        None => {}
     }
 }
 
@@ -161,9 +157,13 @@ fn is_negative(time: *const c_void) -> bool {
     user::read(time.cast::<libc::timeval>()).is_ok_and(|t| t.tv_sec < 0)
 }
 
-fn is_timeout(level: c_int, name: c_int) -> bool {
-    let names = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW];
-    level == libc::SOL_SOCKET && names.contains(&name)
+/// The old name of an option that is a timeout.
+fn timeout_name(level: c_int, name: c_int) -> Option<c_int> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => Some(libc::SO_RCVTIMEO),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => Some(libc::SO_SNDTIMEO),
+        _ => None,
+    }
 }
 
 /// Options that work only if the kernel carries the bytes.

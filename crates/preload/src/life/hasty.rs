@@ -10,7 +10,7 @@ static HASTY: AtomicBool = AtomicBool::new(false);
 
 /// setsockopt() has set a negative timeout on `fd`, which is not followed.
 #[cold]
-pub fn set_hasty(fd: i32) {
+pub fn note(fd: i32) {
     if settings::active() && errno::keep(|| tcp::is_tcp(fd)) {
         HASTY.store(true, Relaxed);
     }

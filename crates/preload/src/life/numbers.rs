@@ -64,7 +64,7 @@ pub fn dissolving(index: u32, fd: i32) -> After {
     // The kernel keeps a negative timeout, and does not show it.
     let c = arena::conn(index);
     if [&c.rx_timeout_us, &c.tx_timeout_us].iter().any(|timeout| timeout.load(Relaxed) == record::NO_WAIT) {
-        hasty::set_hasty(fd);
+        hasty::note(fd);
     }
     let mut is_copied = false;
     if !thread::in_vfork() {

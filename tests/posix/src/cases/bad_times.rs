@@ -138,14 +138,7 @@ fn before_the_upgrade() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     assert_eq!(set_timeout(client.fd(), libc::SO_RCVTIMEO, -1, 0), Ok(0));
     let awaited = Awaited::of(&[client.fd(), server.fd()]);
-    for _ in 0..link::WARM_ROUNDS {
-        client.send(64);
-        server.recv(64);
-        server.send(64);
-        client.rx.await_bytes(64);
-        client.recv(64);
-        awaited.rest();
-    }
+    exchange(&mut client, &mut server, || awaited.rest());
     never_waits(client.fd());
     assert_eq!(set_timeout(client.fd(), libc::SO_RCVTIMEO, 0, 0), Ok(0));
     goes_on(&mut client, &mut server);
@@ -158,7 +151,7 @@ fn before_connect() {
     net::connect(fd, &listener.addr()).expect("connect");
     let mut client = End::new(fd, Side::Client);
     let mut server = End::new(listener.accept(), Side::Server);
-    exchange(&mut client, &mut server);
+    exchange(&mut client, &mut server, || ());
     never_waits(fd);
 }
 
@@ -169,18 +162,19 @@ fn of_a_listener() {
     let mut client = End::new(link::connect(&listener.addr(), V4), Side::Client);
     cpu::eventually("the connection can be accepted", || poll::events_of(listener.fd, libc::POLLIN, 0) != 0);
     let mut server = End::new(listener.accept(), Side::Server);
-    exchange(&mut server, &mut client);
+    exchange(&mut server, &mut client, || ());
     never_waits(server.fd());
 }
 
-/// Enough for an upgrade. Only the other end waits for what it reads.
-fn exchange(hasty: &mut End, other: &mut End) {
+/// Enough for an upgrade. Only the other end waits for what it reads. `after`: each round.
+fn exchange(hasty: &mut End, other: &mut End, mut after: impl FnMut()) {
     for _ in 0..link::WARM_ROUNDS {
         hasty.send(64);
         other.recv(64);
         other.send(64);
         hasty.rx.await_bytes(64);
         hasty.recv(64);
+        after();
     }
 }
 
