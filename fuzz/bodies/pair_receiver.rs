@@ -149,6 +149,13 @@ impl Receiver {
         self.rx.leave_ring(wire.half(self.writes())).expect("no violation");
     }
 
+    /// Permits no further stretch.
+    pub fn withdraw(&mut self, wire: &Wire) {
+        let half = wire.half(self.writes());
+        half.withdraw_readiness();
+        half.hint_freeze();
+    }
+
     /// Sends at most `most` bytes to itself that a writer that does nothing has not sent.
     pub fn deputise(&mut self, wire: &Wire, most: usize) {
         let half = wire.half(self.writes());
@@ -182,7 +189,7 @@ impl Receiver {
         // The library also waits a little for a writer that is about to send some.
         while self.discard(wire) & self.rx.awaits_copies(half) {}
         self.rx.leave_ring(half).expect("no violation");
-        self.rx.on_its_way() > 0
+        self.rx.on_its_way() > 0 || self.rx.unread(half) > 0
     }
 }
 

@@ -89,7 +89,7 @@ impl Sender {
     fn end(&mut self, wire: &Wire, reason: Option<Reason>) {
         let (half, around) = (wire.half(self.side), self.around(wire));
         self.writer.end(half, around, reason).expect("no violation");
-        if around.peer_ended && half.is_unwanted() && !self.writer.tx.has_unsent() {
+        if around.peer_is_shut && !self.writer.tx.has_unsent() {
             self.only_in_ring_to = self.writer.tx.pos();
         }
     }
@@ -264,6 +264,7 @@ impl Sender {
             && reader.is_deaf
         {
             reader.enter_last_ring(wire);
+            wire.half(self.side).set_shut();
         }
         self.announce_end(wire);
         true
@@ -292,5 +293,6 @@ impl Sender {
 
 fn around(wire: &Wire, side: usize) -> Around {
     let (away, held) = (slot::is_away(wire.slot()), slot::is_held(wire.slot()));
-    Around { peer_ended: wire.half(1 - side).has_fin(), hold: holder(away, held) }
+    let theirs = wire.half(1 - side);
+    Around { peer_ended: theirs.has_fin(), peer_is_shut: theirs.is_shut(), hold: holder(away, held) }
 }

@@ -18,6 +18,8 @@ pub enum Step {
     /// The writing thread is woken, or begins to wait.
     Serve(Side),
     Discard(Side),
+    /// The side asks whether the connection can be the kernel's alone again, once it is on its way there.
+    Demote(Side),
     /// The reading thread gives the socket to somebody who reads from the kernel alone.
     Leave(Side),
     /// It sends to itself at most so many bytes that its writer has not sent.
@@ -56,6 +58,7 @@ impl Step {
             0..=8 => Step::Write(side, 1 + bytes.below(2 * RING)),
             9..=17 => Step::Read(side, 1 + bytes.below(2 * RING)),
             18..=21 => Step::Serve(side),
+            22 if bytes.below(2) == 0 => Step::Demote(side),
             22 => Step::Discard(side),
             23 if bytes.below(4) == 0 => Step::Leave(side),
             23 => Step::Deputise(side, bytes.below(RING)),
@@ -79,6 +82,7 @@ impl Step {
         match self {
             Step::Write(side, _) | Step::Read(side, _) | Step::Deputise(side, _) | Step::Away(side, _) => Some(side),
             Step::Serve(side) | Step::Discard(side) | Step::Leave(side) | Step::Keep(side) => Some(side),
+            Step::Demote(side) => Some(side),
             Step::Shut(side) | Step::ShutRead(side) | Step::ShutBoth(side) => Some(side),
             Step::Linger(side) | Step::Close(side) | Step::GiveUp(side) => Some(side),
             Step::Die(side) | Step::DieOverSending(side) => Some(side),

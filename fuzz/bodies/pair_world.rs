@@ -9,7 +9,7 @@ use super::pair_receiver::{Got, Receiver};
 use super::pair_sender::Sender;
 use super::pair_steps::{RING, Setup, Side, Step, from_bytes};
 use super::pair_wire::Wire;
-use sidestep_conn::Ending;
+use sidestep_conn::{Ending, Phase};
 
 /// What becomes of the program at one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +113,8 @@ impl World {
             Step::Read(_, n) => drop(self.read(side, n)),
             Step::Serve(_) => sender.serve(wire),
             Step::Discard(_) => drop(receiver.discard(wire)),
+            Step::Demote(_) if wire.phases[side].is(Phase::Returning) => receiver.withdraw(wire),
+            Step::Demote(_) => {}
             Step::Leave(_) => receiver.leave(wire),
             Step::Deputise(_, n) => receiver.deputise(wire, n),
             Step::Keep(_) => {
@@ -141,7 +143,7 @@ impl World {
         let has_shut_both = self.has_shut_both(side);
         let rx = &mut self.receivers[side].rx;
         match step {
-            Step::Leave(_) => self.senders[1 - side].only_in_ring_to > rx.pos() || has_shut_both,
+            Step::Leave(_) => has_shut_both,
             Step::Shut(_) | Step::ShutRead(_) | Step::ShutBoth(_) => {
                 let queued = self.wire.call(|kernel| kernel.queued(side)) as u64;
                 rx.on_its_way() > rx.news_in_kernel(self.wire.half(1 - side), queued)
@@ -188,6 +190,7 @@ impl World {
         self.receivers[side].is_deaf = true;
         if self.senders[side].has_finished {
             self.receivers[side].enter_last_ring(&self.wire);
+            self.wire.half(side).set_shut();
         }
         self.both_kernels(|kernel| kernel.shut_read(side));
     }
@@ -204,6 +207,7 @@ impl World {
         if self.receivers[side].close(&self.wire) {
             self.wire.call(|kernel| kernel.set_lingers(side));
         }
+        self.wire.half(side).set_shut();
         self.both_kernels(|kernel| kernel.close(side));
     }
 

@@ -4,7 +4,7 @@ import contextlib
 import socket
 
 from cluster import python
-from cluster.hostile import PEERS, attack, held, idle_container, pod_of, start_pod
+from cluster.hostile import ATTEMPTS, PEERS, attack, held, idle_container, pod_of, start_pod
 from cluster.witness import CAPTURED, GUARDED, OPEN, SIDECAR_USER, Witness
 from kube.addresses import CONTROL
 from testkit import wait
@@ -20,7 +20,7 @@ MUST_ARRIVE = ("tcp", "udp", "connected", "raw", "flood")
 def escape(cluster, checks):
     """Raw sockets, foreign sources, namespaces, floods, and a listener in the proxy's place: nothing gets around policy or proxy."""
     cluster.helm_upgrade("agent.networkPolicies=true")
-    cluster.bring(python.image(ESCAPER, [PEERS / "escaper.py", PEERS / "attacker.py"]))
+    cluster.bring(python.image(ESCAPER, [PEERS / "escaper.py", ATTEMPTS]))
     node = cluster.nodes[0]
     witness = Witness(cluster, PLACE, node)
     pods = witness.add()

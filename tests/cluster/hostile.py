@@ -18,6 +18,8 @@ from testkit.commands import ENV
 from testkit.failure import Failure
 
 PEERS = Path(__file__).resolve().parent / "peers"
+# What the attackers share.
+ATTEMPTS = PEERS / "attempts.py"
 ATTACKER, PLACE = "attacker", "hostile"
 ATTACK_SECONDS = 120
 GARBAGE_SECONDS, LINKS_SECONDS = 15, 25
@@ -29,7 +31,7 @@ START_SECONDS, SERVED_SECONDS = 60, 60
 def hostile(cluster, checks):
     """A pod whose root attacks: its neighbours' requests and rings go on, and nothing of Sidestep ends."""
     cluster.helm_upgrade(f"broker.resources.limits.memory={BROKER_MEMORY}")
-    cluster.bring(python.image(ATTACKER, [PEERS / "attacker.py"]))
+    cluster.bring(python.image(ATTACKER, [PEERS / "attacker.py", ATTEMPTS]))
     node = cluster.nodes[0]
     pod = start_attacker(cluster)
     library = library_of(node)

@@ -18,7 +18,7 @@ from testkit.testbed import Setup
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
 # Programs that run by themselves, some of them as other users or with packages that are installed for them.
-PEERS = {"apps/peers", "capture/peers", "kube/peers", "packages/peers", "soak/peers"}
+PEERS = {"apps/peers", "capture/peers", "cluster/peers", "kube/peers", "packages/peers", "soak/peers"}
 SET_PATH = re.compile(r"^sys\.path.*$", re.MULTILINE)
 
 

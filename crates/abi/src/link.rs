@@ -93,7 +93,7 @@ pub struct Writer {
     pub epoch: AtomicU32,
     /// 1: the writer waits for space.
     pub wants_space: AtomicU32,
-    /// 1: an end (FIN) follows the published bytes; ask the kernel.
+    /// 1: an end (FIN) follows the published bytes; ask the kernel. 2: and this side takes nothing more by kernel.
     pub fin: AtomicU32,
     /// Number of the last complete stretch: its tail does not move any more, and the kernel carries what follows.
     pub complete: AtomicU32,

@@ -11,6 +11,8 @@ use sidestep_ring::Half;
 pub struct Around {
     /// The peer has said that it has ended its side.
     pub peer_ended: bool,
+    /// The peer has said that it has shut both directions. It still reads the ring, but takes nothing by kernel.
+    pub peer_is_shut: bool,
     /// Why both directions must be on the kernel for a while: no stretch begins, and those that have begun end. None: they need
     /// not.
     pub hold: Option<Reason>,

@@ -278,6 +278,15 @@ impl Tx {
         Ok(())
     }
 
+    /// As [`Tx::end_without_copies`], for a reader that reads in the ring to its end, as it takes nothing by kernel.
+    pub fn end_in_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
+        self.end_without_copies(half)?;
+        if self.carrier == Carrier::Kernel && self.output.unread() > 0 {
+            half.leave_unsent();
+        }
+        Ok(())
+    }
+
     /// The kernel takes nothing more, because the reader is gone. Unsent bytes stay unsent.
     pub fn abandon(&mut self, half: Half) {
         self.stop_copying(half);
@@ -291,12 +300,22 @@ impl Tx {
         if !self.has_unsent() || !half.claim_sending() {
             return Ok(());
         }
-        let looked = self.heed_deputy(half).and_then(|()| self.poll(half));
-        if looked.is_ok() && matches!(self.carrier, Carrier::Copying { .. }) {
-            half.leave_unsent();
-            self.stop_copying(half);
-        }
+        let left = self.heed_deputy(half).and_then(|()| self.leave_claimed(half));
         half.has_sent();
+        left
+    }
+
+    /// A reader that leaves the ring looks at the mark afterwards, and this end looks at the reader's word after it has set the mark:
+    /// one of them at least sees the other.
+    fn leave_claimed(&mut self, half: Half) -> Result<(), PeerViolation> {
+        let before = half.sent_to();
+        half.leave_unsent();
+        let looked = self.poll(half);
+        if looked.is_ok() && matches!(self.carrier, Carrier::Copying { .. }) {
+            self.stop_copying(half);
+        } else {
+            half.set_sent_to(before);
+        }
         looked
     }
 

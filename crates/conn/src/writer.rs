@@ -139,8 +139,8 @@ impl Writer {
         if !self.tx.in_ring() {
             return Ok(None);
         }
-        if takes_no_copies(half, around) {
-            self.tx.end_without_copies(half)?;
+        if around.peer_is_shut {
+            self.tx.end_in_ring(half)?;
         } else {
             self.tx.end(half)?;
         }
@@ -150,7 +150,7 @@ impl Writer {
 
     /// Unread bytes of an ended stretch are to be sent. Those that the peer does not take by kernel stay in the ring.
     pub fn spare_copies(&mut self, half: Half, around: Around) -> Result<(), PeerViolation> {
-        if takes_no_copies(half, around) { self.tx.leave_in_ring(half) } else { Ok(()) }
+        if around.peer_is_shut { self.tx.leave_in_ring(half) } else { Ok(()) }
     }
 
     /// Acts on hints: the direction goes back to the kernel if the reader has left the ring, or if the stretch is to end, for the
@@ -246,9 +246,4 @@ impl Writer {
         self.ask_at = now + again;
         sign || !was_waited_for()
     }
-}
-
-/// A peer that has ended both directions, and has said so, still reads the ring, but takes nothing by kernel.
-fn takes_no_copies(half: Half, around: Around) -> bool {
-    around.peer_ended && half.is_unwanted()
 }

@@ -95,6 +95,14 @@ fn a_reader_leaves_while_its_writer_ends() {
     );
 }
 
+/// It wants no further stretch, as it writes nothing more, and takes copies like any other reader.
+#[test]
+fn a_half_closed_reader_leaves() {
+    let reads = [Read(1, 2), Leave(1), Read(1, 9)];
+    all_orders(&[&[Write(0, 6), Write(0, 2), Write(0, 1)], &[Shut(1), Demote(1)], &reads], 560);
+    all_orders(&[&[Write(0, 6), Write(0, 2), Shut(0)], &[Shut(1), Demote(1)], &reads], 560);
+}
+
 #[test]
 fn the_writer_dies_at_any_moment() {
     all_orders(&[&[Write(0, 5), Keep(0), Write(0, 5)], &[Read(1, 3), Leave(1), Deputise(1, 1)], &[Die(0), Bury]], 560);

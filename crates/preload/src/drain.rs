@@ -130,10 +130,23 @@ pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
 /// After [`to_kernel`], if this library does nothing for the connection any more.
 pub fn reset_undelivered(c: &Conn, fd: i32) {
     let has_unsent = || c.with_tx(|end| end.tx.has_unsent()).unwrap_or(false);
-    let is_cut_off = || c.with_rx(|rx| rx.is_cut_off(c.rx_half())).unwrap_or(false);
-    if c.is_attached() && (has_unsent() || is_cut_off()) {
+    if c.is_attached() && (has_unsent() || is_cut_off(c, fd)) {
         break_off(c, fd);
     }
+}
+
+/// As [`to_kernel`], before the kernel moves bytes of the connection past this library. If the kernel lacks some of them, the
+/// connection is reset.
+pub fn before_native_receive(c: &'static Conn, fd: i32, reason: Reason) {
+    to_kernel(c, fd, reason);
+    if c.is_attached() && is_cut_off(c, fd) {
+        break_off(c, fd);
+    }
+}
+
+fn is_cut_off(c: &Conn, fd: i32) -> bool {
+    let last = has_all(fd).then(|| queued(fd));
+    c.with_rx(|rx| rx.is_cut_off(c.rx_half(), last)).unwrap_or(false)
 }
 
 /// As [`both`], and waits until the kernel has every byte that was unread here, and no byte twice.
@@ -144,22 +157,13 @@ pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
     both(c, fd, reason);
     let expected = c.with_rx(|rx| rx.drain_target().max(rx.published(c.rx_half()))).unwrap_or(0);
     let deadline = Deadline::after_ns(Some(HAND_OVER_US * 1000));
-    let handed_over = || {
-        let look = |rx: &mut Rx| {
-            let is_done = is_handed_over(c, rx, fd, expected);
-            if is_done {
-                rx.hand_over();
-            }
-            is_done
-        };
-        c.with_rx(look).unwrap_or(true)
-    };
-    if handed_over() {
+    let is_over = || c.with_rx(|rx| look_for_rest(c, rx, fd, expected)).unwrap_or(true);
+    if is_over() {
         return;
     }
     stretch::serve_all(); // the other end may be in this process, and its writer this very thread
     let mut looks = 0;
-    while !handed_over() && !deadline.has_passed() {
+    while !is_over() && !deadline.has_passed() {
         link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
         looks += 1;
         if looks % DEPUTY_LOOKS == 0 {
@@ -172,12 +176,26 @@ pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
 /// After this many looks (one millisecond) the peer has had time to answer its doorbells.
 const DEPUTY_LOOKS: u32 = 5;
 
-/// Whether the kernel has all bytes up to `expected` that were not read here, and no copies of bytes that were.
-fn is_handed_over(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
+/// Looks whether the kernel has all bytes up to `expected` that were not read here, and no copies of bytes that were. True: it
+/// has, or the stream has ended without them, so that only this library can read what is left in the ring.
+fn look_for_rest(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
     while rx::discard_copies(c, rx, fd).unwrap_or(false) {}
-    if fdsys::poll_now(fd, libc::POLLRDHUP) & (libc::POLLHUP | libc::POLLERR) != 0 {
+    let has_all = has_all(fd); // before the queue's length is asked
+    let counted = shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx;
+    let sent = if has_all { 0 } else { rx.sent_by_kernel(c.rx_half(), counted) };
+    if rx.is_in_kernel(expected, queued(fd), sent) {
+        rx.hand_over();
         return true;
     }
-    let queued = tcp::queued(fd).map_or(u64::MAX, u64::from);
-    rx.is_in_kernel(expected, queued, shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx)
+    has_all || rx.is_kept_in_ring(c.rx_half())
+}
+
+/// Whether the kernel gets nothing more from the peer: the stream has ended, or was reset.
+fn has_all(fd: i32) -> bool {
+    let gone = libc::POLLHUP | libc::POLLERR;
+    fdsys::poll_now(fd, libc::POLLRDHUP) & gone != 0 || tcp::has_ended(fd)
+}
+
+fn queued(fd: i32) -> u64 {
+    tcp::queued(fd).map_or(u64::MAX, u64::from)
 }

@@ -13,14 +13,14 @@ use sidestep_sys::clock;
 const SUSPEND_US: u64 = 20_000;
 
 /// Moves both directions to the kernel until [`resume`]: the program may wait where no doorbell is heard. When this returns,
-/// the kernel has every byte that can be read.
+/// the kernel has every byte that can be read, or copies of it, or the end of the stream, which the rest of the ring precedes.
 pub fn suspend(c: &'static Conn, fd: i32) {
     side::set_away(&c.words().side[c.my_side()]);
     hint_both(c);
     stretch::serve_all(); // the other end may be in this process, and its writer this very thread
     let deadline = Deadline::after_ns(Some(SUSPEND_US * 1000));
     let is_open =
-        || c.with_rx(|rx| rx.published(c.rx_half()) > rx.pos() && !rx.is_last_of_ring(c.rx_half())).unwrap_or(false);
+        || c.with_rx(|rx| rx.published(c.rx_half()) > rx.pos() && !rx.is_next_complete(c.rx_half())).unwrap_or(false);
     while is_open() {
         if deadline.has_passed() {
             return drain::to_kernel(c, fd, Reason::NeverWaited);

@@ -3,6 +3,10 @@
 use sidestep_abi::link::{FROZEN, POSITION, Reader, Side, Slot, Writer};
 use sidestep_abi::sync::Ordering;
 
+/// Values of the word `fin`.
+const FIN: u32 = 1;
+const SHUT: u32 = 2;
+
 /// The shared words of one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Half<'m> {
@@ -65,6 +69,11 @@ impl<'m> Half<'m> {
         self.writer.complete.load(Ordering::Acquire) != self.writer.epoch.load(Ordering::Acquire)
     }
 
+    /// Whether the tail of this stretch does not move any more.
+    pub fn is_complete(&self, epoch: u32) -> bool {
+        self.writer.complete.load(Ordering::Acquire) == epoch
+    }
+
     /// Number of the last stretch.
     pub fn epoch(&self) -> u32 {
         self.writer.epoch.load(Ordering::Relaxed)
@@ -84,7 +93,17 @@ impl<'m> Half<'m> {
 
     /// Announces that the stream ends after the published bytes.
     pub fn set_fin(&self) {
-        self.writer.fin.store(1, Ordering::SeqCst);
+        self.writer.fin.fetch_max(FIN, Ordering::SeqCst);
+    }
+
+    /// As [`Half::set_fin`], and announces that the writer of this direction takes nothing more of the other one by kernel.
+    pub fn set_shut(&self) {
+        self.writer.fin.store(SHUT, Ordering::SeqCst);
+    }
+
+    /// Whether the writer has called [`Half::set_shut`].
+    pub fn is_shut(&self) -> bool {
+        self.writer.fin.load(Ordering::Acquire) == SHUT
     }
 
     /// Time when the writer last had news without ringing.

@@ -205,6 +205,11 @@ impl Input {
         fence_after_rmw();
     }
 
+    /// Takes [`Input::freeze`] back: the writer looks at this word no more, as the stretch is complete.
+    pub fn thaw(&self, reader: &Reader) {
+        reader.head.fetch_and(!FROZEN, Ordering::SeqCst);
+    }
+
     /// Leaves a complete stretch whose last byte has been read.
     pub fn leave(&mut self, reader: &Reader) {
         // An exchange: if the stretch is one that was refused, the writer may just have marked the word.

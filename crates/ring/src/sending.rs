@@ -1,7 +1,7 @@
 //! Sending unread bytes of a stretch by kernel. The writer does it, or the reader in its place, but only one at a time.
 
 use crate::Half;
-use sidestep_abi::sync::Ordering;
+use sidestep_abi::sync::{Ordering, fence};
 
 /// Value of `sent_to` for bytes that are never sent. No stream is that long.
 const NEVER_SENT: u64 = u64::MAX;
@@ -45,8 +45,10 @@ impl Half<'_> {
 
     /// Records that the unread bytes of this stretch are never sent by kernel: they are for a reader in the ring. The caller
     /// holds [`Half::claim_sending`].
+    /// Ends with a full fence: the writer then looks at the reader's word.
     pub fn leave_unsent(&self) {
         self.set_sent_to(NEVER_SENT);
+        fence(Ordering::SeqCst);
     }
 
     /// Whether the writer has called [`Half::leave_unsent`].

@@ -12,11 +12,9 @@
 """
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import itertools
-import json
 import os
 import random
 import select
@@ -25,6 +23,9 @@ import struct
 import sys
 import time
 from pathlib import Path
+
+import attempts
+from attempts import LIBC, checked, fail, in_namespaces
 
 BROKER = os.environ.get("SIDESTEP_BROKER", "/run/sidestep/member/broker")
 LIBRARY = os.environ.get("ATTACKED_LIBRARY") or os.environ.get("LD_PRELOAD", "").split(":")[-1]
@@ -38,8 +39,7 @@ SO_COOKIE = 57
 # Answers that a member leaves unread.
 UNREAD = 400
 MEMBERS_WITH_LINKS = 150
-CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET, MS_REMOUNT, MS_BIND = 0x20000, 0x10000000, 0x40000000, 32, 4096
-LIBC = ctypes.CDLL(None, use_errno=True)
+MS_REMOUNT, MS_BIND = 32, 4096
 FORBIDDEN_SOCKETS = ("/run/sidestep/agent.sock", "/run/sidestep-operator/broker", "/run/sidestep/rings", "/var/run/nri/nri.sock",
                      "/run/containerd/containerd.sock", "\0sidestep-0", "\0sidestep-operator")
 
@@ -84,7 +84,7 @@ def files():
     member = Path(BROKER).parent
     found = {"possible": [], "beside the broker's socket": sorted(set(os.listdir(member)) - {Path(BROKER).name})}
     for place in (library.parent, member):
-        for what, attempt in attempts(place, library if place == library.parent else Path(BROKER)).items():
+        for what, attempt in ways_to_change(place, library if place == library.parent else Path(BROKER)).items():
             if succeeds(attempt):
                 found["possible"].append(f"{what} {place}")
     for path in FORBIDDEN_SOCKETS:
@@ -94,7 +94,7 @@ def files():
     return {**found, "processes with the operator's directory": foreign}
 
 
-def attempts(place, file):
+def ways_to_change(place, file):
     other = place / "attack"
     return {
         "create in": lambda: other.write_text(""),
@@ -120,35 +120,12 @@ def succeeds(attempt):
         return False
 
 
-def fail(number):
-    raise OSError(number, os.strerror(number))
-
-
-def checked(result):
-    if result != 0:
-        fail(ctypes.get_errno())
-
-
 def mount(place, flags):
     checked(LIBC.mount(None, str(place).encode(), None, flags, None))
 
 
 def mount_over(place):
     checked(LIBC.mount(b"tmpfs", str(place).encode(), b"tmpfs", 0, None))
-
-
-def in_namespaces(attempt, kinds=CLONE_NEWUSER | CLONE_NEWNS):
-    """In a child, which is root of a user namespace that it makes."""
-    child = os.fork()
-    if child == 0:
-        try:
-            checked(LIBC.unshare(kinds))
-            attempt()
-            os._exit(0)
-        except OSError:
-            os._exit(1)
-    if os.waitpid(child, 0)[1] != 0:
-        fail(errno.EPERM)
 
 
 def reach(path, kind):
@@ -299,15 +276,7 @@ def without_library():
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
-def main():
+if __name__ == "__main__":
     if sys.argv[1] not in ("files", "calls"):
         without_library()
-    done = ATTACKS[sys.argv[1]](*sys.argv[2:])
-    seen, held = done if isinstance(done, tuple) else (done, None)
-    print(json.dumps(seen), flush=True)
-    if held is not None:
-        sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main()
+    attempts.run(ATTACKS)

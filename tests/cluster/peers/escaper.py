@@ -7,14 +7,13 @@
   listen PORT...                          listens as root, as a proxy would, and answers `stranger`; stays
 """
 
-import json
 import socket
 import struct
-import sys
 import threading
 import time
 
-from attacker import CLONE_NEWNET, CLONE_NEWUSER, in_namespaces
+import attempts
+from attempts import CLONE_NEWNET, CLONE_NEWUSER, in_namespaces
 
 PATIENCE_SECONDS = 2
 # Of linux/in.h: bind(2) also takes an address that the pod does not have.
@@ -130,13 +129,5 @@ def answer(listener):
             client.sendall(b"stranger\n")
 
 
-def main():
-    done = {"ways": ways, "flood": flood, "listen": listen}[sys.argv[1]](*sys.argv[2:])
-    seen, held = done if isinstance(done, tuple) else (done, None)
-    print(json.dumps(seen), flush=True)
-    if held is not None:
-        sys.stdin.read()
-
-
 if __name__ == "__main__":
-    main()
+    attempts.run({"ways": ways, "flood": flood, "listen": listen})

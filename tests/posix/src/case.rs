@@ -24,12 +24,14 @@ pub struct Case {
     pub spins: bool,
     /// Connections are offered by their pace, as by default. Otherwise they are offered at their first byte.
     pub by_pace: bool,
+    /// A ring holds more than the kernel takes into one socket's buffer.
+    pub large_ring: bool,
     /// A reason that the processes must report in an upgraded run: LIMITATIONS.md cites this case.
     pub reason: Option<&'static str>,
 }
 
 pub const fn case(name: &'static str, run: fn()) -> Case {
-    Case { name, run, ring: Ring::Must, bulk: false, spins: false, by_pace: false, reason: None }
+    Case { name, run, ring: Ring::Must, bulk: false, spins: false, by_pace: false, large_ring: false, reason: None }
 }
 
 impl Case {
@@ -61,6 +63,11 @@ impl Case {
 
     pub const fn by_pace(mut self) -> Case {
         self.by_pace = true;
+        self
+    }
+
+    pub const fn large_ring(mut self) -> Case {
+        self.large_ring = true;
         self
     }
 

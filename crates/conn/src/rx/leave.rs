@@ -2,14 +2,14 @@
 
 use super::{Read, Reset, Rx};
 use sidestep_abi::link::POSITION;
-use sidestep_ring::{Half, Input, PeerViolation};
+use sidestep_ring::{Half, Input, PATIENCE, PeerViolation};
 
 impl Rx {
     /// Leaves the ring for good: the writer sends the unread bytes by kernel, and begins no other stretch. The caller then
-    /// rings the writer's doorbells.
+    /// rings the writer's doorbells. No effect on a stretch whose bytes can only be read in the ring ([`Rx::is_kept_in_ring`]).
     pub fn leave_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
         half.withdraw_readiness();
-        let left = self.refuse(half).and_then(|()| self.freeze(half));
+        let left = self.enter_ahead(half).and_then(|()| self.freeze(half));
         half.hint_freeze();
         left
     }
@@ -35,26 +35,59 @@ impl Rx {
     }
 
     /// Whether the kernel has all bytes up to `expected` that this end has not read, and no copies of bytes that it has.
-    /// `queued`: length of the kernel's queue here. `sent`: number of the stream's bytes that the writer says it has given to
+    /// `queued`: length of the kernel's queue here. `sent`: position up to which the writer says that it has given all bytes to
     /// the kernel. Some of these may still be in the writer's queue, which belongs to the kernel as well.
     pub fn is_in_kernel(&self, expected: u64, queued: u64, sent: u64) -> bool {
-        let here = self.pos().saturating_add(queued);
-        !self.expects_copies() && here.max(sent.saturating_add(self.ring)) >= expected
+        !self.expects_copies() && self.pos().saturating_add(queued).max(sent) >= expected
     }
 
-    /// Whether a stretch that this end has left, and that was not handed over, lacks something: the writer never sends the
-    /// rest, or copies may come that this end would have to discard.
-    pub fn is_cut_off(&self, half: Half) -> bool {
-        !self.in_ring && !self.is_handed_over && (self.expects_copies() || half.is_left_unsent())
+    /// Position up to which the writer has given all bytes to the kernel that this end has not read in rings. `sent`: number of
+    /// the stream's bytes that the writer counts as the kernel's. It does not count those of stretches that it has copied.
+    pub fn sent_by_kernel(&self, half: Half, sent: u64) -> u64 {
+        let by_copies = if half.is_left_unsent() { 0 } else { half.sent_to() };
+        sent.saturating_add(self.ring).max(by_copies)
     }
 
-    /// Leaves the stretch at the present position: all unread bytes will come by kernel.
+    /// Whether a reader without this library lacks something: bytes that only the ring has; or of a stretch that this end has left,
+    /// and that was not handed over, the writer never sends the rest, or copies may come that this end would have to discard. `last`: length of the kernel's queue, if the kernel gets
+    /// nothing more.
+    pub fn is_cut_off(&self, half: Half, last: Option<u64>) -> bool {
+        let is_lost = || half.is_left_unsent() || last.is_some_and(|queued| queued < self.on_its_way());
+        let lacks = !self.in_ring && !self.is_handed_over && (self.expects_copies() || is_lost());
+        lacks || self.is_kept_in_ring(half) && self.unread(half) > 0
+    }
+
+    /// Leaves the stretch at the present position: all unread bytes will come by kernel. No effect on a stretch whose bytes can
+    /// only be read in the ring.
     pub fn freeze(&mut self, half: Half) -> Result<(), PeerViolation> {
-        if self.in_ring {
-            self.input.freeze(half.reader);
-            self.leave(half)?;
+        if !self.in_ring || self.is_kept_in_ring(half) {
+            return Ok(());
         }
-        Ok(())
+        self.input.freeze(half.reader);
+        for _ in 0..PATIENCE {
+            if !half.is_left_unsent() {
+                return self.leave(half);
+            }
+            // The writer decides just now: if it sees that this end has left, it takes the mark back.
+            if self.is_kept_in_ring(half) {
+                self.input.thaw(half.reader);
+                return Ok(());
+            }
+            core::hint::spin_loop();
+        }
+        Err(PeerViolation::Unsettled)
+    }
+
+    /// Whether the stretch that this end is in, or that comes next, is complete: no further byte comes by its ring.
+    pub fn is_next_complete(&self, half: Half) -> bool {
+        let next =
+            if self.in_ring { Some(self.input.epoch) } else { self.input.announced(half.writer).map(|s| s.epoch) };
+        next.is_some_and(|epoch| half.is_complete(epoch))
+    }
+
+    /// Whether this end is in a stretch whose last bytes the writer never sends by kernel ([`Half::leave_unsent`]).
+    pub fn is_kept_in_ring(&self, half: Half) -> bool {
+        self.is_last_of_ring(half) && half.is_left_unsent()
     }
 
     /// Cancels an announced stretch that this end has not entered: enters it, and ends it at its beginning.

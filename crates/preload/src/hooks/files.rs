@@ -52,7 +52,7 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
 /// A call by which the kernel takes bytes out of `from`, which may be a connection.
 fn out_of(source: Option<&'static Conn>, from: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let Some(c) = source else { return call() };
-    errno::keep(|| drain::to_kernel(c, from, Reason::Splice));
+    errno::keep(|| drain::before_native_receive(c, from, Reason::Splice));
     let moved = call();
     past_us::received(c, moved);
     moved

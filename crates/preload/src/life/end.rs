@@ -32,8 +32,9 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
     let _ = c.with_rx(|rx| {
         discard_all_copies(c, rx, fd);
         let _ = leave::leave_ring(c, rx);
+        c.tx_half().set_shut();
         // close(2) with unread data resets the connection. The kernel judges by itself about bytes in its own queue.
-        if rx.on_its_way() > 0 && is_closed {
+        if is_closed && (rx.on_its_way() > 0 || rx.unread(c.rx_half()) > 0) {
             tcp::reset_on_close(fd);
         }
     });

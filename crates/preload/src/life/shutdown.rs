@@ -33,8 +33,8 @@ fn shutting(c: &'static Conn, fd: i32, how: i32) {
     }
     if c.has(flag::TX_SHUT) && c.has(flag::RX_SHUT) {
         let _ = c.with_rx(|rx| enter_last_ring(c, rx, fd));
-    }
-    if how != libc::SHUT_RD {
+        c.tx_half().set_shut();
+    } else if how != libc::SHUT_RD {
         c.tx_half().set_fin();
     }
 }

@@ -10,7 +10,7 @@ use libc::EAGAIN;
 use sidestep_abi::Reason;
 use sidestep_conn::{Around, Course, Write, Writer, holder};
 use sidestep_ring::{counters as shared, slot, space};
-use sidestep_sys::{Errno, Result, tcp};
+use sidestep_sys::{Errno, Result, send_buffer, tcp};
 
 /// Ends our stretch and sends its unread bytes by kernel, as many as it takes now. `reason`: None as part of ending the stream.
 pub fn end_stretch(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> Result<()> {
@@ -31,7 +31,11 @@ pub fn send_ended(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
 /// The rest of the connection's state, as our writing end needs it for decisions.
 pub fn around(c: &Conn) -> Around {
     let is_held = slot::is_held(c.words()) || counters::holds();
-    Around { peer_ended: peer::has_ended(c), hold: holder(slot::is_away(c.words()), is_held) }
+    Around {
+        peer_ended: peer::has_ended(c),
+        peer_is_shut: c.rx_half().is_shut(),
+        hold: holder(slot::is_away(c.words()), is_held),
+    }
 }
 
 /// Counts a return to the kernel, if there was one.
@@ -265,6 +269,11 @@ pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
 /// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take all unread bytes now.
 pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
+    if end.tx.has_unsent() && !c.has(flag::STACK) {
+        // A reader that leaves the ring later finds the bytes in the kernel only.
+        let _enlarged = send_buffer::Enlarged::to_hold(fd, c.tx_half().size);
+        let _ = send_ended(c, end, fd);
+    }
     // Bytes that the kernel does not take now stay in the ring, unless the reader has left it.
     let left = end.tx.leave_in_ring(c.tx_half()).map_err(|violation| broken(c, fd, violation));
     left.is_ok() && end.tx.has_unsent()

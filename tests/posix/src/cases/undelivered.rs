@@ -9,16 +9,20 @@ use crate::link;
 use crate::peer::{Peer, Preload};
 use crate::replace::Exec;
 use crate::sys::cpu::{eventually, measure};
+use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EAGAIN, ECONNRESET, Errno};
 use crate::sys::net::Family::V4;
-use crate::sys::{io, net};
+use crate::sys::{fds, io, net, poll};
 
 pub const CASES: &[Case] = &[
-    case("undelivered.both_ends_are_handed_over", both_handed_over).reason("undelivered"),
-    case("undelivered.closed_before_it_is_read", closed).reason("undelivered"),
-    case("undelivered.nothing_comes_after_the_reset", nothing_after_reset).reason("undelivered"),
+    case("undelivered.both_ends_are_handed_over", both_handed_over).large_ring().reason("undelivered"),
+    case("undelivered.closed_before_it_is_read", closed).large_ring().reason("undelivered"),
+    case("undelivered.nothing_comes_after_the_reset", nothing_after_reset).large_ring().reason("undelivered"),
     case("undelivered.shut_reader_gets_no_byte_twice", shut_reader),
     case("undelivered.nothing_overtakes_it", overtaken),
+    case("undelivered.the_reader_is_added_to_a_set_that_nobody_waits_in", added).large_ring(),
+    case("undelivered.a_half_closed_reader_leaves_the_ring", half_closed),
+    case("undelivered.the_kernel_moves_the_rest", spliced).reason("splice"),
 ];
 
 const BUFFER: i32 = 16384;
@@ -118,4 +122,64 @@ fn overtaken() {
     receiver.start("recv", &[filled as u64 + 1000]);
     a.send(1000);
     receiver.finish();
+}
+
+/// Less than a large ring, and more than the kernel takes.
+const MOST: u64 = 12 << 20;
+
+/// An end that reads 100 bytes by kernel, then more in a ring than the kernel has room for. The writer has closed, and knows that
+/// the reader writes nothing. Returns the number of bytes, too.
+fn ended_behind_kernel_and_ring() -> (End, u64) {
+    let (mut end, mut writer) = link::cold_pair_ends(V4, 1);
+    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER).expect("SO_RCVBUF");
+    net::set_option(writer.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &BUFFER).expect("SO_SNDBUF");
+    writer.send(100);
+    for _ in 0..20 {
+        end.send(10);
+        writer.recv(10);
+        assert_eq!(poll::events_of(end.fd(), libc::POLLIN, 1000), libc::POLLIN);
+    }
+    while writer.tx.at < MOST && writer.tx.try_send(4096, |fd, buf| io::send(fd, buf, libc::MSG_DONTWAIT)).is_ok() {}
+    net::shutdown(end.fd(), libc::SHUT_WR).expect("shutdown");
+    writer.rx.expect_eof();
+    writer.close();
+    (end, writer.tx.at)
+}
+
+fn added() {
+    let (mut end, all) = ended_behind_kernel_and_ring();
+    let set = Epoll::new();
+    let (clock, _) = measure(|| set.add(end.fd(), epoll::IN));
+    assert!(clock < Duration::from_secs(1), "the call took {clock:?}");
+    assert_eq!(end.rx.drain(), all);
+    end.rx.expect_eof();
+}
+
+/// splice(2) gets all of it, and so it does from a writer that the kernel has no room for at first.
+fn spliced() {
+    let (mut end, all) = ended_behind_kernel_and_ring();
+    let pipe = fds::pipe(libc::O_CLOEXEC);
+    loop {
+        let n = io::splice(end.fd(), pipe.1, 1 << 16, 0).expect("splice");
+        let mut bytes = vec![0; n];
+        assert_eq!(io::read(pipe.0, &mut bytes), Ok(n));
+        end.rx.arrived(&bytes);
+        if n == 0 {
+            break;
+        }
+    }
+    assert_eq!(end.rx.at, all);
+}
+
+/// A reader that writes nothing more leaves the ring before it has read its bytes. Later ones do not overtake them.
+fn half_closed() {
+    let (mut end, mut other) = link::own_pair(V4);
+    other.send(20_000);
+    net::shutdown(end.fd(), libc::SHUT_WR).expect("shutdown");
+    end.recv(1000);
+    other.send(100);
+    leave_the_ring(&end);
+    end.recv(19_100);
+    other.send(100);
+    end.recv(100);
 }

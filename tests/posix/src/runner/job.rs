@@ -125,6 +125,9 @@ impl Job {
             settings.push(("SIDESTEP_PAIRING", "sync".into()));
             settings.push(("SIDESTEP_REPORT", report.display().to_string()));
         }
+        if self.mode.is_preloaded() && self.case.large_ring {
+            settings.push(("SIDESTEP_RING_SIZE", "16M".into()));
+        }
         if self.mode.is_preloaded() && self.case.spins {
             settings.push(("SIDESTEP_SPIN", "50".into()));
         }
