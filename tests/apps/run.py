@@ -85,7 +85,7 @@ def run_one(name, function, mode, number, keep):
         function(case)
         reports = case.finish()
     except (Failure, TimeoutError) as failure:
-        error = str(failure)
+        error = str(failure) + (case.ended_by_themselves() if case is not None else "")
     except Exception as failure:  # noqa: BLE001 - a defect of one test must not end the others
         error = f"{type(failure).__name__}: {failure}"
     finally:

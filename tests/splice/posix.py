@@ -47,6 +47,7 @@ KNOWN = {
         "calls.recv_by_splice", "calls.recv_by_tee", "nonblocking.every_receive_says_eagain",
         "splicing.proxy_by_splice", "splicing.sendfile_from_a_socket_into_a_pipe", "splicing.socket_to_file",
         "splicing.splice_from_an_empty_socket", "splicing.splice_sees_the_end", "splicing.splice_wakes_for_data",
+        "undelivered.the_kernel_moves_the_rest",
     ],
     "MSG_TRUNC is not obeyed": [
         "flags.truncate_discards_with_null_buffer", "flags.truncate_drains_a_stream",

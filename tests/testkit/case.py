@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testkit import paths, procfs, sidestep, wait
 from testkit.failure import Failure, check
-from testkit.process import Process
+from testkit.process import Process, describe_end
 from testkit.report import Report
 
 
@@ -62,6 +62,11 @@ class Case:
     def at_end(self, function):
         """Something to call at the end for what `start` cannot see; it may be called twice."""
         self.endings.append(function)
+
+    def ended_by_themselves(self):
+        """Other programs that have failed, which may be why the test did."""
+        failed = [process for process in self.processes if not process.ended and process.popen.poll()]
+        return "".join(f"\n{process.role} has ended ({describe_end(process.popen.poll())}):\n{process.tail()}" for process in failed)
 
     # --- expectations -------------------------------------------------------------------------
 

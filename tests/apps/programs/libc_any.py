@@ -12,6 +12,10 @@ def version():
     return versions.of(r"(\d+\.\d+)", "ldd", "--version")
 
 
+def test_clients_at_once(case):
+    libc_echo.run_at_once(case, HOST)
+
+
 def test_overrides(case):
     libc_echo.run_overrides(case, HOST)
 

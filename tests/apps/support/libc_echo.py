@@ -28,6 +28,14 @@ def run(case, libc, how, move, client=None, client_waits="poll"):
     run_client(case, client or libc, client_waits, "read" if move == "dprintf" else move, port)
 
 
+def run_at_once(case, libc, clients=4):
+    """Several clients at once, which make a new epoll set for each wait: readers are late, and streams end before they are read."""
+    case.expect_ring("server", "client")
+    port = start_server(case, libc, "threads", "messages")
+    for client in [case.start("client", [libc.program("client.c"), "epoll", "messages", port, CONNECTIONS]) for _ in range(clients)]:
+        client.wait(60)
+
+
 def run_with_host(case, libc):
     """The client has this machine's glibc, and several connections at once."""
     case.expect_ring("server", "client", share=0.5)
