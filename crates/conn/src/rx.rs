@@ -129,8 +129,8 @@ impl Rx {
     #[inline]
     fn in_stretch(&mut self, half: Half) -> Result<Option<Read>, PeerViolation> {
         if self.input.is_frozen(half.reader)? {
-            self.leave(half)?;
-            return Ok(None);
+            let is_decided = self.leave_frozen(half)?;
+            return Ok((!is_decided).then_some(Read::Ring(0)));
         }
         if self.ahead > 0 {
             return Ok(Some(Read::Kernel(self.ahead)));
@@ -173,7 +173,6 @@ impl Rx {
     #[inline]
     pub fn took_ring(&mut self, half: Half, n: usize) -> Result<Advance, PeerViolation> {
         if self.input.advance(half.reader, n)? == Advance::Frozen {
-            self.leave(half)?;
             return Ok(Advance::Frozen);
         }
         self.ring += n as u64;
@@ -225,6 +224,9 @@ impl Rx {
             return Ok(0);
         }
         self.end_copies();
+        if self.in_ring && self.input.is_frozen(half.reader)? && !self.leave_frozen(half)? {
+            self.leave(half)?; // the writer was killed over its decision
+        }
         if let Read::Ring(n) = self.next(half)? {
             return Ok(n);
         }

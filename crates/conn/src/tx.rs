@@ -306,17 +306,24 @@ impl Tx {
     }
 
     /// A reader that leaves the ring looks at the mark afterwards, and this end looks at the reader's word after it has set the mark:
-    /// one of them at least sees the other.
+    /// one of them at least sees the other. If the reader has left, the mark is taken back before the stretch is complete: a
+    /// reader that sees both stays in the ring.
     fn leave_claimed(&mut self, half: Half) -> Result<(), PeerViolation> {
+        self.poll(half)?;
+        if !matches!(self.carrier, Carrier::Copying { .. }) {
+            return Ok(());
+        }
         let before = half.sent_to();
         half.leave_unsent();
-        let looked = self.poll(half);
-        if looked.is_ok() && matches!(self.carrier, Carrier::Copying { .. }) {
-            self.stop_copying(half);
-        } else {
+        let head = self.output.poll(half.reader);
+        if !matches!(head, Ok(Head::At(_))) || self.output.unread() == 0 {
             half.set_sent_to(before);
         }
-        looked
+        match head? {
+            Head::At(_) => self.stop_copying(half),
+            Head::Frozen(end) => self.left_by_reader(half, end),
+        }
+        Ok(())
     }
 
     /// As [`Tx::leave_in_ring`], without a look. The caller makes sure that nobody is sending.

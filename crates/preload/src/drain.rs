@@ -179,8 +179,12 @@ const DEPUTY_LOOKS: u32 = 5;
 /// Looks whether the kernel has all bytes up to `expected` that were not read here, and no copies of bytes that were. True: it
 /// has, or the stream has ended without them, so that only this library can read what is left in the ring.
 fn look_for_rest(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
+    let has_all = has_all(fd); // before copies are discarded, and the queue's length is asked
     while rx::discard_copies(c, rx, fd).unwrap_or(false) {}
-    let has_all = has_all(fd); // before the queue's length is asked
+    if !rx.expects_copies() {
+        let _ = rx.refuse(c.rx_half()); // a stretch that had begun behind those copies
+    }
+    let expected = expected.max(rx.drain_target()).max(rx.published(c.rx_half()));
     let counted = shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx;
     let sent = if has_all { 0 } else { rx.sent_by_kernel(c.rx_half(), counted) };
     if rx.is_in_kernel(expected, queued(fd), sent) {

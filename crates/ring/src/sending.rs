@@ -29,6 +29,12 @@ impl Half<'_> {
         self.writer.sent_to.load(Ordering::Relaxed)
     }
 
+    /// The same. None: the writer has called [`Half::leave_unsent`].
+    pub fn has_sent_to(&self) -> Option<u64> {
+        let position = self.sent_to();
+        (position != NEVER_SENT).then_some(position)
+    }
+
     /// Stores the position up to which unread bytes have been sent by kernel.
     pub fn set_sent_to(&self, position: u64) {
         self.writer.sent_to.store(position, Ordering::Relaxed);

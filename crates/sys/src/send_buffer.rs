@@ -6,39 +6,49 @@ use crate::{Result, call, tcp};
 #[derive(Debug)]
 pub struct Enlarged {
     fd: i32,
-    bytes: i32,
-    /// SO_BUF_LOCK, socket(7): which buffers the kernel does not resize by itself. None: older than Linux 5.17.
-    locks: Option<i32>,
+    before: i32,
+    now: i32,
+    /// SO_BUF_LOCK, socket(7): which buffers the kernel does not resize by itself.
+    locks: i32,
 }
 
 impl Enlarged {
-    /// For `payload` bytes, as far as net.core.wmem_max permits. None: the buffer is large enough.
+    /// For `payload` bytes, as far as net.core.wmem_max permits. None: the buffer is large enough, or could not be restored.
     pub fn to_hold(fd: i32, payload: usize) -> Option<Enlarged> {
-        let bytes = tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).ok()?;
+        let before = size(fd)?;
         let wanted = i32::try_from(payload).ok()?;
-        if bytes / DOUBLED >= wanted {
+        if before / DOUBLED >= wanted || before >= RESTORABLE {
             return None;
         }
-        let locks = tcp::option::<i32>(fd, libc::SOL_SOCKET, SO_BUF_LOCK).ok();
+        let locks = tcp::option::<i32>(fd, libc::SOL_SOCKET, SO_BUF_LOCK).ok()?; // since Linux 5.17
         set(fd, libc::SO_SNDBUF, wanted).ok()?;
-        Some(Enlarged { fd, bytes, locks })
+        Some(Enlarged { fd, before, now: size(fd)?, locks })
     }
 }
 
 impl Drop for Enlarged {
     fn drop(&mut self) {
-        let _ = set(self.fd, libc::SO_SNDBUF, self.bytes / DOUBLED);
-        if let Some(locks) = self.locks {
-            let _ = set(self.fd, SO_BUF_LOCK, locks);
+        if size(self.fd) != Some(self.now) {
+            return; // the program has set it meanwhile
         }
+        let _ = set(self.fd, libc::SO_SNDBUF, self.before / DOUBLED);
+        let _ = set(self.fd, SO_BUF_LOCK, self.locks);
     }
 }
 
 /// The kernel doubles what is set, to have space for its own records of the bytes, and reports the double (socket(7)).
 const DOUBLED: i32 = 2;
 
+/// No larger buffer is touched: it may be one of the kernel's own choice, beyond what a program may set by default
+/// (net.core.wmem_max, doubled).
+const RESTORABLE: i32 = 2 * 212_992;
+
 /// Of asm-generic/socket.h.
 const SO_BUF_LOCK: i32 = 72;
+
+fn size(fd: i32) -> Option<i32> {
+    tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).ok()
+}
 
 fn set(fd: i32, name: i32, value: i32) -> Result<()> {
     let args = [fd as usize, libc::SOL_SOCKET as usize, name as usize, &raw const value as usize, 4, 0];

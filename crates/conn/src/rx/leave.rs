@@ -2,14 +2,17 @@
 
 use super::{Read, Reset, Rx};
 use sidestep_abi::link::POSITION;
-use sidestep_ring::{Half, Input, PATIENCE, PeerViolation};
+use sidestep_ring::{Half, PATIENCE, PeerViolation};
+
+/// Looks at a writer that decides just now. After them the next read looks again.
+const LOOKS: u32 = if cfg!(loom) { 2 } else { PATIENCE };
 
 impl Rx {
     /// Leaves the ring for good: the writer sends the unread bytes by kernel, and begins no other stretch. The caller then
-    /// rings the writer's doorbells. No effect on a stretch whose bytes can only be read in the ring ([`Rx::is_kept_in_ring`]).
+    /// rings the writer's doorbells.
     pub fn leave_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
         half.withdraw_readiness();
-        let left = self.enter_ahead(half).and_then(|()| self.freeze(half));
+        let left = self.refuse(half);
         half.hint_freeze();
         left
     }
@@ -31,7 +34,7 @@ impl Rx {
         if have_arrived {
             self.freeze(half)?;
         }
-        Ok(have_arrived)
+        Ok(!self.in_ring)
     }
 
     /// Whether the kernel has all bytes up to `expected` that this end has not read, and no copies of bytes that it has.
@@ -44,8 +47,7 @@ impl Rx {
     /// Position up to which the writer has given all bytes to the kernel that this end has not read in rings. `sent`: number of
     /// the stream's bytes that the writer counts as the kernel's. It does not count those of stretches that it has copied.
     pub fn sent_by_kernel(&self, half: Half, sent: u64) -> u64 {
-        let by_copies = if half.is_left_unsent() { 0 } else { half.sent_to() };
-        sent.saturating_add(self.ring).max(by_copies)
+        sent.saturating_add(self.ring).max(half.has_sent_to().unwrap_or(0))
     }
 
     /// Whether a reader without this library lacks something: bytes that only the ring has; or of a stretch that this end has left,
@@ -58,24 +60,32 @@ impl Rx {
     }
 
     /// Leaves the stretch at the present position: all unread bytes will come by kernel. No effect on a stretch whose bytes can
-    /// only be read in the ring.
+    /// only be read in the ring ([`Rx::is_kept_in_ring`]).
     pub fn freeze(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !self.in_ring || self.is_kept_in_ring(half) {
             return Ok(());
         }
         self.input.freeze(half.reader);
-        for _ in 0..PATIENCE {
-            if !half.is_left_unsent() {
-                return self.leave(half);
-            }
-            // The writer decides just now: if it sees that this end has left, it takes the mark back.
-            if self.is_kept_in_ring(half) {
-                self.input.thaw(half.reader);
-                return Ok(());
+        for _ in 0..LOOKS {
+            if self.leave_frozen(half)? {
+                break;
             }
             core::hint::spin_loop();
         }
-        Err(PeerViolation::Unsettled)
+        Ok(())
+    }
+
+    /// The reader's word is frozen: leaves the stretch, or stays in it if the writer has not seen that, and never sends the
+    /// unread bytes by kernel. False: the writer decides just now. If it sees the word, it takes its mark back.
+    pub(super) fn leave_frozen(&mut self, half: Half) -> Result<bool, PeerViolation> {
+        if !half.is_left_unsent() {
+            return self.leave(half).map(|()| true);
+        }
+        let is_kept = self.is_kept_in_ring(half);
+        if is_kept {
+            self.input.thaw(half.reader);
+        }
+        Ok(is_kept)
     }
 
     /// Whether the stretch that this end is in, or that comes next, is complete: no further byte comes by its ring.
@@ -90,18 +100,10 @@ impl Rx {
         self.is_last_of_ring(half) && half.is_left_unsent()
     }
 
-    /// Cancels an announced stretch that this end has not entered: enters it, and ends it at its beginning.
+    /// Leaves the present stretch as [`Rx::freeze`], or one that is announced and that this end has not entered.
     pub fn refuse(&mut self, half: Half) -> Result<(), PeerViolation> {
-        if let Some(stretch) = self.input.announced(half.writer) {
-            let mut probe = Input::at_position(stretch.from);
-            if probe.enter(half.reader, stretch)? {
-                // This end has read no byte of it in the ring, so the kernel carries no copies.
-                probe.leave(half.reader);
-            }
-            self.input.epoch = stretch.epoch;
-            self.notice(half, stretch.from);
-        }
-        Ok(())
+        self.enter_ahead(half)?;
+        self.freeze(half)
     }
 
     /// Enters a stretch that has begun although kernel bytes before it are unread, so that the writer sends no copies by

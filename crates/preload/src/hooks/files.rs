@@ -157,7 +157,7 @@ fn drain_request_to_kernel(request: *const libc::aiocb) {
         && let Ok(fd) = user::read(place)
         && let Some(index) = conn(fd)
     {
-        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::KernelFeature));
+        errno::keep(|| drain::before_native_receive(arena::conn(index), fd, Reason::KernelFeature));
     }
 }
 
@@ -190,7 +190,7 @@ pub fn submitted(n: c_long, list: *const *const Iocb) {
     let requests = (0..n.max(0) as usize).map_while(|i| user::read(list.wrapping_add(i)).ok());
     for request in requests.map_while(|r| user::read(r).ok()) {
         if let Some(index) = conn(request.fd) {
-            errno::keep(|| drain::to_kernel(arena::conn(index), request.fd, Reason::KernelFeature));
+            errno::keep(|| drain::before_native_receive(arena::conn(index), request.fd, Reason::KernelFeature));
         }
     }
 }

@@ -126,7 +126,7 @@ pub fn receive_at(
         Asked::Stream(flags) => unsafe { receive_vector(c, fd, (iov, n), flags, native) },
         Asked::Nothing => native(),
         Asked::Unknown => {
-            errno::keep(|| drain::to_kernel(arena::conn(c), fd, Reason::KernelFeature));
+            errno::keep(|| drain::before_native_receive(arena::conn(c), fd, Reason::KernelFeature));
             let got = native();
             past_us::received(arena::conn(c), got);
             got

@@ -33,7 +33,10 @@ fn shutting(c: &'static Conn, fd: i32, how: i32) {
     }
     if c.has(flag::TX_SHUT) && c.has(flag::RX_SHUT) {
         let _ = c.with_rx(|rx| enter_last_ring(c, rx, fd));
-        c.tx_half().set_shut();
+        // Another thread may still be ending the other direction. Then that thread says it.
+        if how != libc::SHUT_RD || c.tx_half().has_fin() {
+            c.tx_half().set_shut();
+        }
     } else if how != libc::SHUT_RD {
         c.tx_half().set_fin();
     }

@@ -269,10 +269,13 @@ pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
 /// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take all unread bytes now.
 pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
-    if end.tx.has_unsent() && !c.has(flag::STACK) {
+    if end.tx.has_unsent() && parked::fetch_back(c) {
         // A reader that leaves the ring later finds the bytes in the kernel only.
         let _enlarged = send_buffer::Enlarged::to_hold(fd, c.tx_half().size);
         let _ = send_ended(c, end, fd);
+    }
+    if c.has(flag::STACK) {
+        return end.tx.has_unsent(); // the stack has no program that would read the rest in the ring
     }
     // Bytes that the kernel does not take now stay in the ring, unless the reader has left it.
     let left = end.tx.leave_in_ring(c.tx_half()).map_err(|violation| broken(c, fd, violation));

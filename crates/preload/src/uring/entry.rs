@@ -85,10 +85,10 @@ impl Entry {
                     passed::drain_to_kernel(self.sqe.address as *const libc::msghdr);
                 }
                 if matches!(code, op::SPLICE | op::TEE) && self.sqe.op_flags & IN_FIXED == 0 {
-                    leave_to_kernel(self.sqe.other_fd);
+                    give_to_kernel(self.sqe.other_fd);
                 }
                 if !op::WITHOUT.contains(&code) && self.sqe.flags & FIXED_FILE == 0 {
-                    leave_to_kernel(self.sqe.fd);
+                    give_to_kernel(self.sqe.fd);
                 }
             }
         }
@@ -183,6 +183,14 @@ fn leave_to_kernel(fd: c_int) {
     }
 }
 
+/// As [`leave_to_kernel`], for entries by which the kernel reads.
+fn give_to_kernel(fd: c_int) {
+    match fdtable::get(fd) {
+        Kind::Conn(index) => drain::before_native_receive(arena::conn(index), fd, Reason::KernelFeature),
+        _ => leave_to_kernel(fd),
+    }
+}
+
 /// Descriptors that the program registers with a ring. Later entries name them by index.
 pub struct Fixed {
     pub at: *const c_int,
@@ -193,7 +201,7 @@ impl Fixed {
     pub fn leave_to_kernel(&self) {
         let numbers = (0..self.n as usize).map_while(|i| user::read(self.at.wrapping_add(i)).ok());
         numbers.for_each(|fd| {
-            errno::keep(|| leave_to_kernel(fd));
+            errno::keep(|| give_to_kernel(fd));
             begin::named_again(fd); // nobody looks at an index again when the socket is connected
         });
     }
