@@ -2,6 +2,7 @@
 
 use super::{Read, Reset, Rx};
 use sidestep_abi::link::POSITION;
+use sidestep_abi::sync::spin_loop;
 use sidestep_ring::{Half, Input, PATIENCE, PeerViolation};
 
 impl Rx {
@@ -68,12 +69,12 @@ impl Rx {
             if !half.is_left_unsent() {
                 return self.leave(half);
             }
-            // The writer decides just now: if it sees that this end has left, it takes the mark back.
+            // The writer decides just now: if it sees that this end has left, it takes the mark back before the stretch is complete.
             if self.is_kept_in_ring(half) {
                 self.input.thaw(half.reader);
                 return Ok(());
             }
-            core::hint::spin_loop();
+            spin_loop();
         }
         Err(PeerViolation::Unsettled)
     }
