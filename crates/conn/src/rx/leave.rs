@@ -21,6 +21,17 @@ impl Rx {
         self.leave_ring(half)
     }
 
+    /// After this end has left the ring for good: learns how many copies the kernel has, or will have, unless the writer is sending some
+    /// just now. It has claimed that, and whoever claims it later looks first, and sends no copies any more.
+    pub fn count_copies(&mut self, half: Half) -> Result<(), PeerViolation> {
+        if !self.expects_copies() || !half.claim_sending() {
+            return Ok(());
+        }
+        let counted = self.unsent(half);
+        half.has_sent();
+        counted.map(drop)
+    }
+
     /// Leaves the present stretch if the kernel has copies of all its unread bytes. One look at the kernel then sees these
     /// bytes and those that follow. `queued`: length of the kernel's queue.
     pub fn leave_for_copies(&mut self, half: Half, queued: u64) -> Result<bool, PeerViolation> {

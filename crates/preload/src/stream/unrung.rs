@@ -41,9 +41,10 @@ fn ring(c: &Conn) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::stream::rx;
+    use crate::{broker, thread};
     use sidestep_abi::link::{Header, link_size};
     use sidestep_abi::msg::{Kind, Msg};
     use sidestep_conn::{Event, Rx, Tx, Write};
@@ -51,14 +52,13 @@ mod tests {
     use sidestep_sys::{fd as fdsys, mem};
 
     const RING: usize = 4096;
-    const LINK: u32 = 0x7e57;
     const ERA: u32 = u32::MAX;
     const SLOT: usize = 3;
     /// Bytes before the stretch.
-    const AT: u64 = 1000;
+    pub const AT: u64 = 1000;
 
-    /// A link whose peer rings nobody.
-    fn silent_link() -> u32 {
+    /// A link with this number, whose peer rings nobody.
+    pub fn silent_link(id: u32) -> u32 {
         // SAFETY: a name.
         let file = unsafe { libc::memfd_create(c"link".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         // SAFETY: numbers.
@@ -68,12 +68,16 @@ mod tests {
         header::init(unsafe { &*memory.cast::<Header>() }, sidestep_abi::VERSION, RING as u32);
         let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
         fdsys::fcntl(file, libc::F_ADD_SEALS, seals as usize).expect("seals");
-        link::add(file, &Msg { link: LINK, arg: RING as u64, ..Msg::new(Kind::Link) }, ERA).expect("a link");
+        broker::LOCK.lock(thread::tid());
+        let added = link::add(file, &Msg { link: id, arg: RING as u64, ..Msg::new(Kind::Link) }, ERA);
+        broker::LOCK.unlock();
+        added.expect("a link");
         fdsys::close(file);
-        link::find(LINK, 0, ERA).expect("the link")
+        link::find(id, 0, ERA).expect("the link")
     }
 
-    fn attached(at: u32) -> &'static Conn {
+    /// An attached connection in a slot of the link. This end has read [`AT`] bytes, and no stretch has begun.
+    pub fn attached(at: u32) -> &'static Conn {
         let me = arena::me().expect("a place");
         let c = arena::conn(arena::alloc().expect("a record"));
         c.reset(0, arena::bit());
@@ -95,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_a_call_has_shown_is_news_although_the_peer_has_not_rung_yet() {
-        let at = silent_link();
+        let at = silent_link(0x7e57);
         let c = attached(at);
         let place = waiter::acquire().expect("a waiter");
         side::add_doorbell(&c.words().side[0], place);
