@@ -70,8 +70,8 @@ const COPY_LOOK_US: u64 = 50;
 mod tests {
     use super::*;
     use crate::link;
-    use crate::stream::unrung::tests::{AT, attached, silent_link};
-    use sidestep_conn::{Flip, Read, Tx, Write as Next};
+    use crate::stream::unrung::tests::{SLOT, attached, silent_link, with_unread};
+    use sidestep_conn::{Read, Write as Next};
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
@@ -84,13 +84,8 @@ mod tests {
         let mine = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
         let (mut theirs, _) = listener.accept().expect("its other end");
         let at = silent_link(0x7e58);
-        let c = attached(at);
-        assert!(c.with_tx(|end| *end = Writer::native(0, Flip::NEVER)).is_ok());
-        let (half, mut peer) = (c.rx_half(), Tx::native(AT));
-        half.set_ready();
-        assert!(peer.may_begin(half));
-        assert_eq!(peer.begin(half), Ok(true));
-        assert_eq!(peer.put_ring(half, 100), Ok(()));
+        let c = attached(at, SLOT);
+        let (half, mut peer) = (c.rx_half(), with_unread(c, 100));
         let reads = |n| c.with_rx(|rx| (rx.next(half), rx.took_ring(half, n).is_ok()));
         assert!(matches!(reads(60), Ok((Ok(Read::Ring(100)), true))));
         assert_eq!(peer.end(half), Ok(()));
