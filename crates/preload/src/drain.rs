@@ -162,11 +162,6 @@ impl Batch {
     }
 }
 
-/// As [`Batch::hand_over`], of one connection.
-pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
-    Batch::begin().hand_over(c, fd, reason);
-}
-
 /// As [`Batch::to_kernel`], of one connection.
 pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
     Batch::begin().to_kernel(c, fd, reason);
