@@ -186,9 +186,10 @@ impl Receiver {
     /// Before close(2). True: what is unread in the ring must reset the connection.
     pub fn close(&mut self, wire: &Wire) -> bool {
         let half = wire.half(self.writes());
-        // The library also waits a little for a writer that is about to send some.
-        while self.discard(wire) & self.rx.awaits_copies(half) {}
         self.rx.leave_ring(half).expect("no violation");
+        // The library also waits a little for a writer that is sending some.
+        self.rx.count_copies(half).expect("no violation");
+        while self.discard(wire) {}
         self.rx.on_its_way() > 0 || self.rx.unread(half) > 0
     }
 }

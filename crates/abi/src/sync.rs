@@ -1,7 +1,11 @@
 //! The atomics of all crates: those of `core`, or loom's when built with `--cfg loom`.
 
 #[cfg(not(loom))]
+pub use core::hint::spin_loop;
+#[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub use loom::hint::spin_loop;
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -1,5 +1,7 @@
 //! The writing end of a direction.
 
+mod leave;
+
 use crate::course::Course;
 use sidestep_ring::{Half, Head, Output, PeerViolation};
 
@@ -263,87 +265,23 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends the stretch without copies: the unread bytes can only be read in the ring. For a direction whose kernel bytes the
-    /// reader will not take any more.
-    pub fn end_without_copies(&mut self, half: Half) -> Result<(), PeerViolation> {
-        self.poll(half)?;
-        match self.carrier {
-            // A reader that has not entered the ring may be reading from the kernel, and needs copies there.
-            Carrier::Ring if self.output.is_waiting(half.reader) => self.end(half)?,
-            Carrier::Ring => self.complete(half, 0),
-            Carrier::Copying { .. } => self.stop_copying(half),
-            // A reader that has left the ring can get the bytes by kernel only.
-            Carrier::TakeBack(_) | Carrier::Kernel => {}
-        }
-        Ok(())
-    }
-
-    /// As [`Tx::end_without_copies`], for a reader that reads in the ring to its end, as it takes nothing by kernel.
-    pub fn end_in_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
-        self.end_without_copies(half)?;
-        if self.carrier == Carrier::Kernel && self.output.unread() > 0 {
-            half.leave_unsent();
-        }
-        Ok(())
-    }
-
-    /// The kernel takes nothing more, because the reader is gone. Unsent bytes stay unsent.
-    pub fn abandon(&mut self, half: Half) {
-        self.stop_copying(half);
-        self.carrier = Carrier::Kernel;
-    }
-
-    /// Sends no further copies: a reader in the ring has the bytes there. If the reader has left the ring, the bytes that it
-    /// needs by kernel stay unsent. The same holds for bytes that the reader is sending to itself: if this end went on by
-    /// kernel before they have arrived, the order of bytes would change.
-    pub fn leave_in_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
-        if !self.has_unsent() || !half.claim_sending() {
-            return Ok(());
-        }
-        let left = self.heed_deputy(half).and_then(|()| self.leave_claimed(half));
-        half.has_sent();
-        left
-    }
-
-    /// A reader that leaves the ring looks at the mark afterwards, and this end looks at the reader's word after it has set the mark:
-    /// one of them at least sees the other. If the reader has left, the mark is taken back before the stretch is complete: a
-    /// reader that sees both stays in the ring.
-    fn leave_claimed(&mut self, half: Half) -> Result<(), PeerViolation> {
-        self.poll(half)?;
-        if !matches!(self.carrier, Carrier::Copying { .. }) {
-            return Ok(());
-        }
-        let before = half.sent_to();
-        half.leave_unsent();
-        let head = self.output.poll(half.reader);
-        if !matches!(head, Ok(Head::At(_))) || self.output.unread() == 0 {
-            half.set_sent_to(before);
-        }
-        match head? {
-            Head::At(_) => self.stop_copying(half),
-            Head::Frozen(end) => self.left_by_reader(half, end),
-        }
-        Ok(())
-    }
-
-    /// As [`Tx::leave_in_ring`], without a look. The caller makes sure that nobody is sending.
-    fn stop_copying(&mut self, half: Half) {
-        if let Carrier::Copying { from, next } = self.carrier {
-            self.complete(half, next - from);
-        }
-    }
-
     /// Looks at the reader's word, for space and for the end of the stretch.
     pub fn poll(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }
-        match self.output.poll(half.reader)? {
+        let head = self.output.poll(half.reader)?;
+        self.heed(half, head);
+        Ok(())
+    }
+
+    /// Acts on the reader's word, at which this end has just looked.
+    fn heed(&mut self, half: Half, head: Head) {
+        match head {
             Head::At(_) if self.carrier == Carrier::Ring => self.output.rebase(half.writer),
             Head::At(_) => self.settle(half),
             Head::Frozen(end) => self.left_by_reader(half, end),
         }
-        Ok(())
     }
 
     /// Whether there is a hint ([`Half::hint_freeze`]) that this end has not noted ([`Tx::note_hints`]).

@@ -120,11 +120,51 @@ pub fn both_once_read(c: &'static Conn, fd: i32, reason: Reason) {
 /// Longest wait for a peer to send unread bytes by kernel, before the socket goes to a reader without rings.
 const HAND_OVER_US: u64 = 2_000_000;
 
-/// As [`to_kernel`], for a program that takes over from this one. If some bytes could not be delivered, or would be delivered
-/// twice, the connection is reset.
-pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
-    to_kernel(c, fd, reason);
-    reset_undelivered(c, fd);
+/// The connections that one call of the program moves to the kernel. Their peers have a limited time together, as one stopped process
+/// may be the peer of many.
+pub struct Batch(Deadline);
+
+impl Batch {
+    /// The time begins with the first wait.
+    pub fn begin() -> Batch {
+        Batch(Deadline::after_ns(Some(HAND_OVER_US * 1000)))
+    }
+
+    /// As [`Batch::to_kernel`], for a program that takes over from this one. If some bytes could not be delivered, or would be
+    /// delivered twice, the connection is reset.
+    pub fn hand_over(&self, c: &'static Conn, fd: i32, reason: Reason) {
+        self.to_kernel(c, fd, reason);
+        reset_undelivered(c, fd);
+    }
+
+    /// As [`both`], and waits until the kernel has every byte that was unread here, and no byte twice.
+    pub fn to_kernel(&self, c: &'static Conn, fd: i32, reason: Reason) {
+        if !c.is_attached() {
+            return c.keep_on_kernel(reason);
+        }
+        both(c, fd, reason);
+        let expected = c.with_rx(|rx| rx.drain_target().max(rx.published(c.rx_half()))).unwrap_or(0);
+        let is_over = || c.with_rx(|rx| look_for_rest(c, rx, fd, expected)).unwrap_or(true);
+        if is_over() {
+            return;
+        }
+        stretch::serve_all(); // the other end may be in this process, and its writer this very thread
+        let mut looks = 0;
+        // However long other peers have taken, this one has time to answer, and the library to send in its place.
+        while !is_over() && (looks <= DEPUTY_LOOKS || !self.0.has_passed()) {
+            link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
+            looks += 1;
+            if looks % DEPUTY_LOOKS == 0 {
+                let _ = c.with_rx(|rx| deputy::send_for_writer(c, rx, fd));
+            }
+            clock::nap_us(200);
+        }
+    }
+}
+
+/// As [`Batch::to_kernel`], of one connection.
+pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
+    Batch::begin().to_kernel(c, fd, reason);
 }
 
 /// After [`to_kernel`], if this library does nothing for the connection any more.
@@ -147,30 +187,6 @@ pub fn before_native_receive(c: &'static Conn, fd: i32, reason: Reason) {
 fn is_cut_off(c: &Conn, fd: i32) -> bool {
     let last = has_all(fd).then(|| queued(fd));
     c.with_rx(|rx| rx.is_cut_off(c.rx_half(), last)).unwrap_or(false)
-}
-
-/// As [`both`], and waits until the kernel has every byte that was unread here, and no byte twice.
-pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
-    if !c.is_attached() {
-        return c.keep_on_kernel(reason);
-    }
-    both(c, fd, reason);
-    let expected = c.with_rx(|rx| rx.drain_target().max(rx.published(c.rx_half()))).unwrap_or(0);
-    let deadline = Deadline::after_ns(Some(HAND_OVER_US * 1000));
-    let is_over = || c.with_rx(|rx| look_for_rest(c, rx, fd, expected)).unwrap_or(true);
-    if is_over() {
-        return;
-    }
-    stretch::serve_all(); // the other end may be in this process, and its writer this very thread
-    let mut looks = 0;
-    while !is_over() && !deadline.has_passed() {
-        link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
-        looks += 1;
-        if looks % DEPUTY_LOOKS == 0 {
-            let _ = c.with_rx(|rx| deputy::send_for_writer(c, rx, fd));
-        }
-        clock::nap_us(200);
-    }
 }
 
 /// After this many looks (one millisecond) the peer has had time to answer its doorbells.
@@ -202,4 +218,32 @@ fn has_all(fd: i32) -> bool {
 
 fn queued(fd: i32) -> u64 {
     tcp::queued(fd).map_or(u64::MAX, u64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::unrung::tests::{attached, silent_link, with_unread};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::time::{Duration, Instant};
+
+    /// The library cannot send in place of this peer, which does nothing.
+    #[test]
+    fn one_wait_is_for_all_connections_of_a_stopped_peer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let (at, batch, began) = (silent_link(0x7e59), Batch::begin(), Instant::now());
+        for slot in 0..3 {
+            let mine = TcpStream::connect(address).expect("a connection");
+            let _theirs = listener.accept().expect("its other end");
+            let c = attached(at, slot);
+            with_unread(c, 100);
+            batch.to_kernel(c, mine.as_raw_fd(), Reason::Exec);
+            assert_eq!(c.with_rx(|rx| rx.on_its_way()).ok(), Some(100), "the peer is to send them");
+        }
+        let took = began.elapsed();
+        assert!((Duration::from_secs(2)..Duration::from_secs(4)).contains(&took), "{took:?}");
+        link::remove(at);
+    }
 }

@@ -1,10 +1,9 @@
 //! The process executes another program, or ends.
 
+use crate::drain::Batch;
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use crate::{
-    arena, attach, drain, errno, generation, handlers, life::numbers, lineage, member, report, settings, thread, wait,
-};
+use crate::{arena, attach, errno, generation, handlers, life::numbers, lineage, member, report, settings, thread, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
@@ -17,7 +16,7 @@ pub fn prepare() {
     if !lineage::is_own() {
         return drain_inherited_to_kernel(); // the rest is another process's
     }
-    each_inherited(drain::hand_over);
+    each_inherited(Batch::hand_over);
     errno::keep(|| {
         wait::epoll::shared::hand_over_before_exec(survives);
         wait::epoll::shared::before_exec(survives);
@@ -64,24 +63,24 @@ fn survives(fd: i32) -> bool {
 
 /// Moves the connections that another program is about to inherit to the kernel. This program keeps using them.
 pub fn drain_inherited_to_kernel() {
-    each_inherited(drain::to_kernel);
+    each_inherited(Batch::to_kernel);
 }
 
-fn each_inherited(by: fn(&'static Conn, i32, Reason)) {
+fn each_inherited(by: fn(&Batch, &'static Conn, i32, Reason)) {
     thread::parts().faults.restore();
     errno::keep(|| {
-        let mut any = false;
+        let (batch, mut any) = (Batch::begin(), false);
         fdtable::for_each(|fd, kind| {
             let Kind::Conn(index) = kind else { return };
             let c = arena::conn(index);
             any |= c.is_attached();
             // A connection on the kernel must stay there: the other program may use it at any time.
             if survives(fd) {
-                by(c, fd, Reason::Exec);
+                by(&batch, c, fd, Reason::Exec);
             }
         });
         if any && lineage::is_borrowed() {
-            drain_copies_to_kernel();
+            drain_copies_to_kernel(&batch);
         }
     });
 }
@@ -89,19 +88,20 @@ fn each_inherited(by: fn(&'static Conn, i32, Reason)) {
 /// Moves every present and future connection of this process to the kernel. The program bypasses the library from now on.
 pub fn drain_all_to_kernel(reason: Reason) {
     attach::stop(reason);
-    drain_each_to_kernel(drain::hand_over, reason);
+    drain_each_to_kernel(Batch::hand_over, reason);
 }
 
 /// Moves every present connection to the kernel.
 pub fn drain_present_to_kernel(reason: Reason) {
-    drain_each_to_kernel(drain::to_kernel, reason);
+    drain_each_to_kernel(Batch::to_kernel, reason);
 }
 
-fn drain_each_to_kernel(by: fn(&'static Conn, i32, Reason), reason: Reason) {
+fn drain_each_to_kernel(by: fn(&Batch, &'static Conn, i32, Reason), reason: Reason) {
     errno::keep(|| {
+        let batch = Batch::begin();
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
-                by(arena::conn(index), fd, reason);
+                by(&batch, arena::conn(index), fd, reason);
             }
         });
     });
@@ -139,7 +139,7 @@ pub fn confine() {
 }
 
 /// A child on our memory may have duplicated connections to descriptors that are not in our table.
-fn drain_copies_to_kernel() {
+fn drain_copies_to_kernel(batch: &Batch) {
     let table = sidestep_sys::process::descriptor_table().unwrap_or(fdsys::LOWEST);
     for fd in (0..table).filter(|fd| survives(*fd) && !matches!(fdtable::get(*fd), Kind::Conn(_))) {
         let Ok(cookie) = tcp::cookie(fd) else { continue };
@@ -149,7 +149,7 @@ fn drain_copies_to_kernel() {
                 && arena::local(index).fd.load(Relaxed) == other as u32
                 && tcp::cookie(other) == Ok(cookie)
             {
-                drain::to_kernel(arena::conn(index), other, Reason::Exec);
+                batch.to_kernel(arena::conn(index), other, Reason::Exec);
             }
         });
     }

@@ -63,7 +63,8 @@ fn share() -> Prepared {
 #[cold]
 fn leave_to_kernel() {
     wait::epoll::shared::leave_all();
-    for_each_conn(|fd, index| drain::to_kernel(arena::conn(index), fd, Reason::Shared));
+    let batch = drain::Batch::begin();
+    for_each_conn(|fd, index| batch.to_kernel(arena::conn(index), fd, Reason::Shared));
 }
 
 fn for_each_conn(mut each: impl FnMut(i32, u32)) {

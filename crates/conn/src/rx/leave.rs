@@ -2,10 +2,8 @@
 
 use super::{Read, Reset, Rx};
 use sidestep_abi::link::POSITION;
+use sidestep_abi::sync::spin_loop;
 use sidestep_ring::{Half, PATIENCE, PeerViolation};
-
-/// Looks at a writer that decides just now. After them the next read looks again.
-const LOOKS: u32 = if cfg!(loom) { 2 } else { PATIENCE };
 
 impl Rx {
     /// Leaves the ring for good: the writer sends the unread bytes by kernel, and begins no other stretch. The caller then
@@ -21,6 +19,17 @@ impl Rx {
     pub fn break_off(&mut self, half: Half) -> Result<(), PeerViolation> {
         self.reset = Reset::Told;
         self.leave_ring(half)
+    }
+
+    /// After this end has left the ring for good: learns how many copies the kernel has, or will have, unless the writer is sending some
+    /// just now. It has claimed that, and whoever claims it later looks first, and sends no copies any more.
+    pub fn count_copies(&mut self, half: Half) -> Result<(), PeerViolation> {
+        if !self.expects_copies() || !half.claim_sending() {
+            return Ok(());
+        }
+        let counted = self.unsent(half);
+        half.has_sent();
+        counted.map(drop)
     }
 
     /// Leaves the present stretch if the kernel has copies of all its unread bytes. One look at the kernel then sees these
@@ -66,13 +75,13 @@ impl Rx {
             return Ok(());
         }
         self.input.freeze(half.reader);
-        for _ in 0..LOOKS {
+        for _ in 0..PATIENCE {
             if self.leave_frozen(half)? {
                 break;
             }
-            core::hint::spin_loop();
+            spin_loop();
         }
-        Ok(())
+        Ok(()) // a writer that has no turn just now: the next read looks again
     }
 
     /// The reader's word is frozen: leaves the stretch, or stays in it if the writer has not seen that, and never sends the

@@ -33,3 +33,31 @@ fn a_byte_is_expected_or_sent_by_kernel() {
         direction.drain(&mut tx, &mut rx);
     });
 }
+
+/// The kernel takes no copy of the last byte. So the writer leaves it in the ring while the reader leaves that ring. Afterwards both
+/// agree: the byte is in the ring, and the reader, too, or the writer sends it.
+///
+/// Catches: a mark of bytes that stay in the ring which is taken back only after the stretch is complete.
+#[test]
+fn the_last_byte_stays_in_the_ring_or_is_sent() {
+    explore("the_last_byte_stays_in_the_ring_or_is_sent", 5, || {
+        let direction = Arc::new(Direction::new(SIZE));
+        let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
+        assert!(tx.begin(direction.half()).expect("no violation"));
+        assert!(!read(&direction, &mut rx) && rx.in_ring());
+        assert!(write(&direction, &mut tx));
+        tx.end(direction.half()).expect("no violation");
+        assert!(tx.has_unsent());
+        let reader = {
+            let direction = direction.clone();
+            thread::spawn(move || {
+                rx.freeze(direction.half()).expect("no violation");
+                rx
+            })
+        };
+        tx.leave_in_ring(direction.half()).expect("no violation");
+        let mut rx = reader.join().unwrap();
+        assert_ne!(tx.has_unsent(), rx.in_ring(), "one carrier has the byte");
+        direction.drain(&mut tx, &mut rx);
+    });
+}

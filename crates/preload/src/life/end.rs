@@ -2,6 +2,7 @@
 
 use crate::drain;
 use crate::record::Conn;
+use crate::stream::peer::{self, Word};
 use crate::stream::{leave, parked, rx};
 use crate::wait::Deadline;
 use sidestep_conn::{Rx, Writer};
@@ -30,8 +31,9 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
     drain::end_tx(c, fd);
     c.tx_half().set_fin();
     let _ = c.with_rx(|rx| {
-        discard_all_copies(c, rx, fd);
+        // Before the copies are discarded: a writer that begins to send some later sees that nobody takes them.
         let _ = leave::leave_ring(c, rx);
+        discard_all_copies(c, rx, fd);
         c.tx_half().set_shut();
         // close(2) with unread data resets the connection. The kernel judges by itself about bytes in its own queue.
         if is_closed && (rx.on_its_way() > 0 || rx.unread(c.rx_half()) > 0) {
@@ -41,16 +43,69 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
 }
 
 /// Discards copies in the kernel's queue, and those that are about to arrive: they are no unread data, and must not cause a
-/// reset. Waits for the copies of a writer that is sending some, for a limited time.
+/// reset. Waits for those of a writer that is sending some, and for those on their way in the kernel, for a limited time.
 fn discard_all_copies(c: &Conn, rx: &mut Rx, fd: i32) {
-    for _ in 0..COPY_LOOKS {
-        let looked = rx::discard_copies(c, rx, fd);
-        if looked.is_err() || !rx.awaits_copies(c.rx_half()) {
-            return;
-        }
+    let deadline = Deadline::after_ns(Some(COPIES_US * 1000));
+    while !has_discarded_all(c, rx, fd) && !deadline.has_passed() {
         clock::nap_us(COPY_LOOK_US);
     }
 }
 
-const COPY_LOOKS: u32 = 40;
+/// Whether no copies are left, and none come any more.
+fn has_discarded_all(c: &Conn, rx: &mut Rx, fd: i32) -> bool {
+    if !rx.expects_copies() {
+        return true;
+    }
+    let has_all = peer::ask(c, fd) != Word::Nothing; // before the queue is emptied
+    let _ = rx.count_copies(c.rx_half()); // an error: their number stays unknown
+    while rx::discard_copies(c, rx, fd).unwrap_or(false) {}
+    has_all || !rx.expects_copies()
+}
+
+/// A writer's thread may wait that long for its turn on a busy machine.
+const COPIES_US: u64 = 200_000;
 const COPY_LOOK_US: u64 = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::unrung::tests::{SLOT, attached, silent_link, with_unread};
+    use sidestep_conn::{Read, Write as Next};
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    /// The writer of a ring has lost its processor between its look at the ring and the sending of copies. Meanwhile the reader reads all
+    /// of the ring, and closes. The copies that come then are no unread data: nothing resets the connection.
+    #[test]
+    fn copies_of_a_slow_writer_reset_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let mine = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        let (mut theirs, _) = listener.accept().expect("its other end");
+        let at = silent_link(0x7e58);
+        let c = attached(at, SLOT);
+        let (half, mut peer) = (c.rx_half(), with_unread(c, 100));
+        let reads = |n| c.with_rx(|rx| (rx.next(half), rx.took_ring(half, n).is_ok()));
+        assert!(matches!(reads(60), Ok((Ok(Read::Ring(100)), true))));
+        assert_eq!(peer.end(half), Ok(()));
+        assert!(half.claim_sending());
+        assert!(matches!(peer.next(half, 0), Ok(Next::Unread { len: 40, .. })));
+        assert!(matches!(reads(40), Ok((Ok(Read::Ring(40)), true))));
+        let writer = std::thread::spawn(move || {
+            while half.is_open() {
+                std::thread::yield_now(); // it has no turn before the reader has left the ring
+            }
+            theirs.write_all(&[7; 40]).expect("copies");
+            peer.sent_unread(half, 40);
+            half.has_sent();
+            theirs
+        });
+        end(c, mine.as_raw_fd(), true);
+        drop(mine);
+        let mut theirs = writer.join().expect("no panic");
+        assert_eq!(theirs.read(&mut [0; 10]).expect("the end"), 0);
+        assert!(theirs.take_error().expect("SO_ERROR").is_none());
+        link::remove(at);
+    }
+}

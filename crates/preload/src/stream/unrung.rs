@@ -41,24 +41,24 @@ fn ring(c: &Conn) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::stream::rx;
+    use crate::{broker, thread};
     use sidestep_abi::link::{Header, link_size};
     use sidestep_abi::msg::{Kind, Msg};
-    use sidestep_conn::{Event, Rx, Tx, Write};
-    use sidestep_ring::{header, slot};
+    use sidestep_conn::{Event, Flip, Read, Rx, Tx, Write, Writer};
+    use sidestep_ring::header;
     use sidestep_sys::{fd as fdsys, mem};
 
     const RING: usize = 4096;
-    const LINK: u32 = 0x7e57;
     const ERA: u32 = u32::MAX;
-    const SLOT: usize = 3;
+    pub const SLOT: usize = 3;
     /// Bytes before the stretch.
-    const AT: u64 = 1000;
+    pub const AT: u64 = 1000;
 
-    /// A link whose peer rings nobody.
-    fn silent_link() -> u32 {
+    /// A link with this number, whose peer rings nobody.
+    pub fn silent_link(id: u32) -> u32 {
         // SAFETY: a name.
         let file = unsafe { libc::memfd_create(c"link".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         // SAFETY: numbers.
@@ -68,35 +68,51 @@ mod tests {
         header::init(unsafe { &*memory.cast::<Header>() }, sidestep_abi::VERSION, RING as u32);
         let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
         fdsys::fcntl(file, libc::F_ADD_SEALS, seals as usize).expect("seals");
-        link::add(file, &Msg { link: LINK, arg: RING as u64, ..Msg::new(Kind::Link) }, ERA).expect("a link");
+        broker::LOCK.lock(thread::tid());
+        let added = link::add(file, &Msg { link: id, arg: RING as u64, ..Msg::new(Kind::Link) }, ERA);
+        broker::LOCK.unlock();
+        added.expect("a link");
         fdsys::close(file);
-        link::find(LINK, 0, ERA).expect("the link")
+        link::find(id, 0, ERA).expect("the link")
     }
 
-    fn attached(at: u32) -> &'static Conn {
+    /// An attached connection in this slot of the link. Each end has read [`AT`] bytes of the other one's, and no stretch has begun.
+    pub fn attached(at: u32, slot: usize) -> &'static Conn {
         let me = arena::me().expect("a place");
         let c = arena::conn(arena::alloc().expect("a record"));
         c.reset(0, arena::bit());
         c.owner.store(me, Relaxed);
         let l = link::get(at);
-        let ((tx, size), (rx, _)) = (l.ring(SLOT, 0), l.ring(SLOT, 1));
+        let ((tx, size), (rx, _)) = (l.ring(slot, 0), l.ring(slot, 1));
         // SAFETY: of the link's mapping, whose addresses stay reserved.
-        unsafe { c.map(l.slot(SLOT), tx, rx, size) };
+        unsafe { c.map(l.slot(slot), tx, rx, size) };
         c.link.store(at, Relaxed);
-        c.slot.store(SLOT as u32, Relaxed);
+        c.slot.store(slot as u32, Relaxed);
         c.side.store(0, Relaxed);
-        slot::reset(c.words());
+        sidestep_ring::slot::reset(c.words());
         for event in [Event::Offer { passive: false }, Event::Assign, Event::Enter] {
             c.phase.go(event).expect("a step");
         }
         assert!(c.with_rx(|rx| *rx = Rx::native(AT)).is_ok());
+        assert!(c.with_tx(|end| *end = Writer::native(AT, Flip::NEVER)).is_ok());
         c
+    }
+
+    /// The peer has begun a stretch with `n` bytes in it, and this end has entered it. Returns the peer's end.
+    pub fn with_unread(c: &Conn, n: usize) -> Tx {
+        let (half, mut peer) = (c.rx_half(), Tx::native(AT));
+        half.set_ready();
+        assert!(peer.may_begin(half));
+        assert_eq!(peer.begin(half), Ok(true));
+        assert_eq!(peer.put_ring(half, n), Ok(()));
+        assert!(matches!(c.with_rx(|rx| rx.next(half)), Ok(Ok(Read::Ring(there))) if there == n));
+        peer
     }
 
     #[test]
     fn what_a_call_has_shown_is_news_although_the_peer_has_not_rung_yet() {
-        let at = silent_link();
-        let c = attached(at);
+        let at = silent_link(0x7e57);
+        let c = attached(at, SLOT);
         let place = waiter::acquire().expect("a waiter");
         side::add_doorbell(&c.words().side[0], place);
         let rings = || fdsys::poll_now(waiter::doorbell(place), libc::POLLIN) != 0;

@@ -139,7 +139,10 @@ fn has_come(c: &Conn, fd: i32, want: Want) -> bool {
         Want::In => readiness::IN,
         Want::Out => readiness::OUT,
     };
-    c.is_attached() && readiness::events(c, fd, wanted) != 0
+    if c.is_attached() {
+        return readiness::events(c, fd, wanted) != 0;
+    }
+    fdsys::poll_now(fd, wanted as i16) != 0 // native again since the call has begun
 }
 
 /// A look without locks, for spinning.
@@ -256,4 +259,28 @@ fn kernel_wait(
         fdsys::hush(doorbell);
     }
     result.map(|_| fds[0].revents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    /// A thread that was blocked may get its processor only after the limit of its call has passed.
+    #[test]
+    fn bytes_that_have_come_by_kernel_count_however_late_the_look() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let mine = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        let (mut theirs, _) = listener.accept().expect("its other end");
+        let index = arena::alloc().expect("a record");
+        let (c, fd) = (arena::conn(index), mine.as_raw_fd());
+        c.reset(0, arena::bit());
+        assert!(!has_come(c, fd, Want::In) && has_come(c, fd, Want::Out));
+        theirs.write_all(b"x").expect("a byte");
+        assert_eq!(mine.peek(&mut [0; 2]).expect("the byte"), 1);
+        assert!(has_come(c, fd, Want::In));
+        arena::let_go(index);
+    }
 }
