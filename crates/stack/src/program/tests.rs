@@ -1,12 +1,14 @@
 //! What a program does with its ring and its socket while the stack takes the connection, or gives it up.
 
 use super::*;
+use crate::calls::close;
 use crate::carried::{Carried, NotCarried};
 use crate::handover::tests::{BEFORE, ProgramsEnd, SLOT, copy, in_rings, memory_of_a_link};
 use crate::ledger::Ledger;
 use crate::pace::Pace;
 use crate::record::{Ends, Record};
 use crate::subject::Subject;
+use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_device::path::{Freshness, Path};
 use std::io::{Read as _, Write as _};
@@ -84,4 +86,17 @@ fn a_program_that_has_looked_before_its_socket_is_parked_keeps_it() {
         assert!(!end.tx.has_unsent());
     };
     assert!(matches!(refusal(sent), Cause::LeftRings));
+}
+
+#[test]
+fn what_a_program_that_is_killed_has_left_in_its_ring_comes_before_the_end() {
+    let (near, mut far) = connected();
+    let memory = memory_of_a_link();
+    let (mut program, mut end) = in_rings(&memory, &near);
+    end.write(b"last words");
+    program.give_up();
+    close(&mut program, near.into(), &mut Closing::new());
+    let mut words = Vec::new();
+    far.read_to_end(&mut words).expect("the end");
+    assert_eq!(words, b"last words");
 }
