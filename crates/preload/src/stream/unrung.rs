@@ -41,7 +41,7 @@ fn ring(c: &Conn) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::stream::rx;
     use sidestep_abi::link::{Header, link_size};
@@ -51,14 +51,13 @@ mod tests {
     use sidestep_sys::{fd as fdsys, mem};
 
     const RING: usize = 4096;
-    const LINK: u32 = 0x7e57;
     const ERA: u32 = u32::MAX;
     const SLOT: usize = 3;
     /// Bytes before the stretch.
     const AT: u64 = 1000;
 
-    /// A link whose peer rings nobody.
-    fn silent_link() -> u32 {
+    /// A link of this number, whose peer rings nobody.
+    pub fn silent_link(number: u32) -> u32 {
         // SAFETY: a name.
         let file = unsafe { libc::memfd_create(c"link".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
         // SAFETY: numbers.
@@ -68,12 +67,12 @@ mod tests {
         header::init(unsafe { &*memory.cast::<Header>() }, sidestep_abi::VERSION, RING as u32);
         let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
         fdsys::fcntl(file, libc::F_ADD_SEALS, seals as usize).expect("seals");
-        link::add(file, &Msg { link: LINK, arg: RING as u64, ..Msg::new(Kind::Link) }, ERA).expect("a link");
+        link::add(file, &Msg { link: number, arg: RING as u64, ..Msg::new(Kind::Link) }, ERA).expect("a link");
         fdsys::close(file);
-        link::find(LINK, 0, ERA).expect("the link")
+        link::find(number, 0, ERA).expect("the link")
     }
 
-    fn attached(at: u32) -> &'static Conn {
+    pub fn attached(at: u32) -> &'static Conn {
         let me = arena::me().expect("a place");
         let c = arena::conn(arena::alloc().expect("a record"));
         c.reset(0, arena::bit());
@@ -95,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_a_call_has_shown_is_news_although_the_peer_has_not_rung_yet() {
-        let at = silent_link();
+        let at = silent_link(0x7e57);
         let c = attached(at);
         let place = waiter::acquire().expect("a waiter");
         side::add_doorbell(&c.words().side[0], place);
