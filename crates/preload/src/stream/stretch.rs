@@ -331,7 +331,7 @@ mod tests {
 
     /// Until the kernel takes nothing more: several tries, with time for what is on its way, find no space.
     fn fill(stream: &mut TcpStream) {
-        for piece in [&[7; 65536][..], &[7; 10]] {
+        for piece in [&[7_u8; 65536][..], &[7_u8; 10][..]] {
             let mut in_vain = 0;
             while in_vain < 5 {
                 in_vain = if stream.write(piece).is_ok() { 0 } else { in_vain + 1 };

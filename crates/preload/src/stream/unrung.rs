@@ -41,7 +41,7 @@ fn ring(c: &Conn) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::stream::rx;
     use sidestep_abi::link::{Header, link_size};
