@@ -73,6 +73,9 @@ fn enter(index: u32, c: &'static Conn) {
             if needs_kernel(fd) {
                 return Err(Reason::SocketOption);
             }
+            if c.has(flag::STACK) && c.has(flag::RX_SHUT) {
+                return Err(Reason::SocketNeeded); // the kernel would forget it
+            }
             c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd));
             let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
             match (tcp::consumed(fd), tcp::written(fd)) {

@@ -3,10 +3,12 @@
 use crate::info::{ESTABLISHED, Info, MICROSECONDS};
 use crate::kernel::{CallError, SIOCATMARK, SocketOption, named};
 use crate::options;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, ipproto, recv, sockopt};
+use rustix::time::Timespec;
 
 /// Why a connection is left to the kernel. The connection is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +22,9 @@ pub enum NotTaken {
         /// The kernel's number of the state.
         state: u8,
     },
+    /// The program has called shutdown(SHUT_RD), which the kernel would forget.
+    #[error("the program reads nothing more (shutdown(2) with SHUT_RD)")]
+    Shut,
     /// Somebody else (or an earlier take) has the socket in repair mode.
     #[error("the socket is in repair mode already (TCP_REPAIR)")]
     InRepair,
@@ -107,7 +112,15 @@ fn established(fd: BorrowedFd) -> Result<(), NotTaken> {
     let info = Info::read(fd)?;
     refuse(info.state() != ESTABLISHED, NotTaken::NotEstablished { state: info.state() })?;
     refuse(options::TCP_REPAIR.get(fd)? != 0, NotTaken::InRepair)?;
+    refuse(is_shut(fd)?, NotTaken::Shut)?;
     refuse(info.options() & MICROSECONDS != 0, NotTaken::MicrosecondClock)
+}
+
+/// Whether the reading side of an established connection is shut.
+fn is_shut(fd: BorrowedFd) -> Result<bool, CallError> {
+    let mut look = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+    named("poll(2)", poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })))?;
+    Ok(look[0].revents().contains(PollFlags::RDHUP))
 }
 
 fn no_layer_or_signature(fd: BorrowedFd) -> Result<(), NotTaken> {

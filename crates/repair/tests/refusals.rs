@@ -127,6 +127,15 @@ fn urgent_data() {
 }
 
 #[test]
+fn a_reading_side_that_is_shut() {
+    let wire = Wire::new(1500);
+    let (near, _far) = wire.connect(&USUAL);
+    near.shutdown(Shutdown::Read).expect("shutdown");
+    assert_eq!(examine(&near), Err(NotTaken::Shut));
+    assert_eq!(take(&near), Err(TakeError::NotTaken(NotTaken::Shut)));
+}
+
+#[test]
 fn other_states() {
     let wire = Wire::new(1500);
     let (near, far) = wire.connect(&USUAL);

@@ -10,7 +10,8 @@ use crate::record::Record;
 use crate::stage::{Conn, Stage};
 use crate::subject::{Declined, Subject, Terms};
 use crate::timers::now;
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_error::chain;
 use sidestep_sys::tcp::traffic;
@@ -84,6 +85,13 @@ pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> 
     };
     record.set_caller(0);
     Done::Called(conn, outcome)
+}
+
+/// The stack has nothing to do with a connection any more: closes its socket, once that has what the program has left in its ring. A
+/// program that is dead, or makes no call from now on, does not send that itself.
+pub fn close(program: &mut Program, socket: OwnedFd, closing: &mut Closing) {
+    program.send_left(socket.as_fd());
+    closing.close(socket);
 }
 
 fn look(conn: &mut Conn, is_time: bool, terms: &Terms) -> Result<Look, Cause> {

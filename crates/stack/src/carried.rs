@@ -113,6 +113,7 @@ impl Carried {
         let saved = sidestep_repair::prepare(&subject.socket).map_err(Cause::Take)?;
         record.begin_taking(&saved);
         program.set_parked(true);
+        program.check_rings()?;
         let mut taken = sidestep_repair::take_prepared(&subject.socket, saved).map_err(Cause::Take)?;
         taken.state.remote = subject.remote;
         let carried = Self::resumed(&taken, subject, program.ring_size(), now);

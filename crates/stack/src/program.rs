@@ -8,6 +8,7 @@ use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::link::Counters;
+use sidestep_abi::sync::{Ordering, fence};
 use sidestep_conn::{Advance, PeerViolation, Read, Rx, Tx, Write};
 use sidestep_ring::input::distance;
 use sidestep_ring::slot::{self, Wish};
@@ -145,6 +146,17 @@ impl Program {
             self.parked += 1;
             slot::set_parked(self.link.slot(self.slot), self.parked);
         }
+    }
+
+    /// Err: the program may use its socket now, which the stack has just marked as parked, or may have sent there what is in its ring. A
+    /// program that wishes for its socket, or ends its stretch, looks at that mark afterwards, and has perhaps looked too early.
+    pub fn check_rings(&mut self) -> Result<(), Cause> {
+        fence(Ordering::SeqCst);
+        self.check_wish()?;
+        let half = self.link.incoming(self.slot);
+        let reads = matches!(self.rx.next(half)?, Read::Ring(_));
+        let is_ending = self.rx.is_last_of_ring(half) || self.rx.awaits_copies(half);
+        if reads && !is_ending { Ok(()) } else { Err(Cause::LeftRings) }
     }
 
     /// Tells the program of news.
@@ -358,3 +370,6 @@ fn send_now(socket: BorrowedFd, bytes: &[u8]) -> usize {
     }
     sidestep_repair::send_behind(socket, bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,10 @@
 
 use crate::record::{Conn, flag};
 use crate::stream::native::natively;
-use crate::stream::{parked, rx};
+use crate::stream::{parked, rx, stretch};
 use crate::{arena, drain, errno};
 use core::ffi::c_int;
+use sidestep_abi::Reason;
 use sidestep_conn::Rx;
 
 /// shutdown(2) of a connection. `native`: the program's own call. The kernel transmits the end itself, and wakes everybody who waits
@@ -27,6 +28,10 @@ pub fn shut(index: u32, fd: i32, how: i32, native: impl Fn() -> c_int) -> c_int 
 
 /// Before shutdown(2) of an attached connection.
 fn shutting(c: &'static Conn, fd: i32, how: i32) {
+    if how == libc::SHUT_RD && c.has(flag::STACK) {
+        // The kernel keeps no shut reading side for a connection that is taken from it.
+        errno::keep(|| stretch::leave_ring(c, fd, Reason::SocketNeeded));
+    }
     errno::keep(|| parked::fetch_back(c));
     if how != libc::SHUT_RD {
         errno::keep(|| drain::end_tx(c, fd));
@@ -54,6 +59,10 @@ fn enter_last_ring(c: &Conn, rx: &mut Rx, fd: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link;
+    use crate::stream::unrung::tests::{attached, silent_link};
+    use sidestep_conn::Writer;
+    use sidestep_ring::slot::{self, Wish};
 
     #[test]
     fn nobody_attaches_a_connection_that_is_being_shut() {
@@ -68,5 +77,17 @@ mod tests {
         assert_eq!(shut(index, -1, libc::SHUT_WR, native), 7);
         assert!(c.gate.is_empty());
         arena::let_go(index);
+    }
+
+    #[test]
+    fn the_stack_leaves_a_connection_whose_reading_side_is_shut() {
+        let at = silent_link(0x7e5a);
+        let c = attached(at);
+        assert!(c.with_tx(|end| *end = Writer::default()).is_ok());
+        c.raise(flag::STACK);
+        shutting(c, -1, libc::SHUT_RD);
+        assert_eq!(slot::wished(c.words()), Wish::Slot);
+        assert!(!c.phase.phase().permits_rings());
+        link::remove(at);
     }
 }

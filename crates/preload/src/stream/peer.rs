@@ -20,6 +20,12 @@ pub fn has_ended(c: &Conn) -> bool {
     c.rx_half().has_fin()
 }
 
+/// Whether the end of the peer's stream, which the kernel reports, is that of a process that was killed. Any other process says before
+/// that it ends. The stack says nothing: its remote peer may have ended one direction only, and the kernel reports a reset by itself.
+pub fn was_killed(c: &Conn) -> bool {
+    !has_ended(c) && !c.has(flag::STACK)
+}
+
 /// What the kernel says of the peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Word {

@@ -245,7 +245,7 @@ fn failed(c: &Conn, rx: &mut Rx, e: Errno) -> Errno {
         return e;
     }
     let _ = rx.break_off(c.rx_half());
-    if c.rx_half().has_fin() { e } else { Errno(libc::ECONNRESET) }
+    if peer::was_killed(c) { Errno(libc::ECONNRESET) } else { e }
 }
 
 fn is_reset(e: Errno) -> bool {
@@ -355,7 +355,7 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32
 /// The stream has ended without `fin` of the peer's library: the peer was killed. If it had not read all our bytes, the
 /// kernel would have reset the connection. So the program gets ECONNRESET once, like any socket error.
 fn died_unread(c: &Conn) -> bool {
-    let ending = Ending { peer_ended: c.rx_half().has_fin(), is_shut: c.has(flag::RX_SHUT | flag::TX_SHUT) };
+    let ending = Ending { peer_ended: !peer::was_killed(c), is_shut: c.has(flag::RX_SHUT | flag::TX_SHUT) };
     ending.is_reset(|| c.with_tx(|end| end.has_died_unread(c.tx_half())).unwrap_or(false))
 }
 

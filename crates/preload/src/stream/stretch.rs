@@ -82,7 +82,7 @@ fn wait_for_deputy(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     match peer::ask(c, fd) {
         Word::Reset => {}
         // Nobody else changes the words of this direction any more.
-        Word::Ended if !peer::has_ended(c) => {
+        Word::Ended if peer::was_killed(c) => {
             end.tx.heed_deputy(half).and_then(|()| end.tx.poll(half)).map_err(|violation| broken(c, fd, violation))?;
             if end.tx.has_unsent() {
                 end.note_death();
@@ -109,7 +109,7 @@ fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
                 end.tx.abandon(half);
                 return Ok(());
             }
-            Word::Ended if !peer::has_ended(c) => end.note_death(),
+            Word::Ended if peer::was_killed(c) => end.note_death(),
             Word::Ended | Word::Nothing => {}
         }
         let (from, run) = data.run(at);
@@ -266,7 +266,7 @@ pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
     let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
 }
 
-/// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take all unread bytes now.
+/// Ends our direction's use of rings. True: the kernel does not take all unread bytes now, and no reader takes them from the ring.
 pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
     if end.tx.has_unsent() && parked::fetch_back(c) {
@@ -274,8 +274,9 @@ pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>)
         let _enlarged = send_buffer::Enlarged::to_hold(fd, c.tx_half().size);
         let _ = send_ended(c, end, fd);
     }
-    if c.has(flag::STACK) {
-        return end.tx.has_unsent(); // the stack has no program that would read the rest in the ring
+    // A stack that carries the connection gives the kernel what is in the ring. Any other has left the ring, or is about to.
+    if c.has(flag::STACK) && !parked::is_parked(c) {
+        return end.tx.has_unsent();
     }
     // Bytes that the kernel does not take now stay in the ring, unless the reader has left it.
     let left = end.tx.leave_in_ring(c.tx_half()).map_err(|violation| broken(c, fd, violation));
@@ -289,4 +290,84 @@ pub fn serve_all() {
             serve(index);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::unrung::tests::{attached, silent_link};
+    use sidestep_conn::Flip;
+    use sidestep_sys::{clock, fd as fdsys};
+    use std::io::Write as _;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    /// Bytes before the stretch.
+    const AT: u64 = 1000;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let near = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        near.set_nonblocking(true).expect("O_NONBLOCK");
+        (near, listener.accept().expect("the other end").0)
+    }
+
+    /// A connection by this link with 100 bytes in the ring to the stack, which has asked for the stretch, and has not begun to read.
+    fn with_bytes_for_the_stack(at: u32) -> &'static Conn {
+        let c = attached(at, SLOT);
+        c.raise(flag::STACK);
+        let begun = c.with_tx(|end| {
+            let half = c.tx_half();
+            half.set_ready();
+            *end = Writer::native(AT, Flip::NEVER);
+            assert!(end.tx.may_begin(half));
+            assert_eq!(end.begin(half), Ok(true));
+            assert_eq!(end.put_ring(half, 100), Ok(()));
+        });
+        assert!(begun.is_ok());
+        c
+    }
+
+    /// Until the kernel takes nothing more: several tries, with time for what is on its way, find no space.
+    fn fill(stream: &mut TcpStream) {
+        for piece in [&[7_u8; 65536][..], &[7_u8; 10][..]] {
+            let mut in_vain = 0;
+            while in_vain < 5 {
+                in_vain = if stream.write(piece).is_ok() { 0 } else { in_vain + 1 };
+                clock::nap_us(2000);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_has_no_room_for_is_not_left_to_a_stack_that_leaves() {
+        let at = silent_link(0x7e58);
+        let c = with_bytes_for_the_stack(at);
+        let (mut near, _far) = connected();
+        fill(&mut near);
+        let left = c.with_tx(|end| end_for_good(c, end, near.as_raw_fd(), None));
+        assert!(matches!(left, Ok(true)), "shutdown(2) would send an end before these bytes");
+        assert!(!c.tx_half().is_left_unsent());
+        link::remove(at);
+    }
+
+    #[test]
+    fn a_remote_peer_that_has_ended_its_own_direction_was_not_killed() {
+        let at = silent_link(0x7e59);
+        let c = with_bytes_for_the_stack(at);
+        let (near, far) = connected();
+        far.shutdown(Shutdown::Write).expect("shutdown");
+        let fd = near.as_raw_fd();
+        while fdsys::poll_now(fd, libc::POLLRDHUP) == 0 {
+            clock::nap_us(1000);
+        }
+        let seems_killed = c.with_tx(|end| {
+            assert_eq!(end_stretch(c, end, fd, None), Ok(()));
+            assert!(!end.tx.has_unsent());
+            end.has_died_unread(c.tx_half())
+        });
+        assert!(matches!(seems_killed, Ok(false)), "the program would get ECONNRESET at the end of the stream");
+        link::remove(at);
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) const SLOT: usize = 0;
 pub(crate) const PROGRAM: u32 = 0;
 pub(crate) const STACK: u32 = 1;
 /// Bytes that each end has sent by kernel before the connection was taken.
-const BEFORE: usize = 700;
+pub(crate) const BEFORE: usize = 700;
 /// Bytes that the stack has received, no more than a kernel sends at once, and of these, what the program has read.
 const RECEIVED: usize = 12_000;
 const READ: usize = 6001;
@@ -57,10 +57,10 @@ struct Scene {
 }
 
 /// The program's end of the ring.
-struct ProgramsEnd {
-    link: Link,
+pub(crate) struct ProgramsEnd {
+    pub(crate) link: Link,
     rx: Rx,
-    tx: Tx,
+    pub(crate) tx: Tx,
 }
 
 pub(crate) fn memory_of_a_link() -> OwnedFd {
@@ -87,7 +87,7 @@ pub(crate) fn copy(descriptor: impl AsFd) -> OwnedFd {
 }
 
 impl ProgramsEnd {
-    fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         let half = self.link.outgoing(SLOT);
         assert_eq!(self.tx.next(half, bytes.len()), Ok(Write::Ring(RING)));
         memory::put(self.link.outgoing_data(SLOT), self.tx.at(), bytes);
@@ -190,7 +190,7 @@ impl Scene {
 }
 
 /// Both ends have begun a stretch of ring.
-fn in_rings(memory: &OwnedFd, near: &TcpStream) -> (Program, ProgramsEnd) {
+pub(crate) fn in_rings(memory: &OwnedFd, near: &TcpStream) -> (Program, ProgramsEnd) {
     let mut program = Program::new(Arc::new(link(memory, STACK)), SLOT);
     let link = link(memory, PROGRAM);
     let (mut rx, mut tx) = (Rx::native(BEFORE as u64), Tx::native(BEFORE as u64));

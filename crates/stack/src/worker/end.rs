@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::steps::PAUSES;
-use crate::calls::{Call, Done, Given};
+use crate::calls::{Call, Done, Given, close};
 use crate::carried::Carried;
 use crate::cause::Cause;
 use crate::frames::inject;
@@ -99,6 +99,7 @@ impl Worker {
         record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
         conn.stage = Stage::Assigned(program, record, from);
         self.timers.set(id, Some(from));
+        self.due.insert(id); // the next step looks what the program has left in its ring
         self.conns[id as usize] = Some(Entry::Here(conn));
     }
 
@@ -108,9 +109,10 @@ impl Worker {
         record.free();
         self.timers.set(id, None);
         let Conn { subject: Subject { socket, domain, .. }, place, .. } = conn;
+        let mut program = Box::new(program);
         let close = move |closing: &mut Closing| {
-            closing.close(socket);
-            Some(Done::Closed(id, place, Box::new(program), domain))
+            close(&mut program, socket, closing);
+            Some(Done::Closed(id, place, program, domain))
         };
         // It counts in its domain until then, as its record does.
         self.executors.give(domain, Box::new(close));

@@ -1,0 +1,102 @@
+//! What a program does with its ring and its socket while the stack takes the connection, or gives it up.
+
+use super::*;
+use crate::calls::close;
+use crate::carried::{Carried, NotCarried};
+use crate::handover::tests::{BEFORE, ProgramsEnd, SLOT, copy, in_rings, memory_of_a_link};
+use crate::ledger::Ledger;
+use crate::pace::Pace;
+use crate::record::{Ends, Record};
+use crate::subject::Subject;
+use sidestep_broker::closing::Closing;
+use sidestep_broker::domain::Key;
+use sidestep_device::path::{Freshness, Path};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+/// A connection of which each end has sent [`BEFORE`] bytes, and read the other's.
+fn connected() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let mut near = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+    let mut far = listener.accept().expect("the other end").0;
+    let mut bytes = [0; BEFORE];
+    near.write_all(&bytes).expect("they leave");
+    far.read_exact(&mut bytes).expect("they arrive");
+    far.write_all(&bytes).expect("they leave");
+    near.read_exact(&mut bytes).expect("they arrive");
+    (near, far)
+}
+
+fn subject(near: &TcpStream) -> Subject {
+    let (local, remote) = (near.local_addr().expect("local"), near.peer_addr().expect("remote"));
+    let path = Path {
+        local: local.ip(),
+        remote: remote.ip(),
+        device: 1,
+        next_hop: remote.ip(),
+        source: Default::default(),
+        destination: Default::default(),
+        mtu: 1500,
+        link_mtu: 1500,
+        neighbour: Freshness::Confirmed,
+        is_own: true,
+    };
+    let (socket, domain) = (copy(near), Key::default());
+    Subject { socket, domain, local, remote, path, device: 0, routers: 0, traffic_class: 0, is_stale: false }
+}
+
+/// Why the connection is not taken. `deed`: what the program does just after the stack has seen it in both rings.
+fn refusal(deed: impl FnOnce(&mut ProgramsEnd)) -> Cause {
+    let (near, _far) = connected();
+    let memory = memory_of_a_link();
+    let (program, mut end) = in_rings(&memory, &near);
+    deed(&mut end);
+    let subject = subject(&near);
+    let record = Record::new(Arc::new(Ledger::create(1).expect("a ledger")), 0);
+    record.assign(&Ends { local: subject.local, remote: subject.remote });
+    match Carried::take(program, record, &subject, Pace::new(8192), 0).map_err(|failed| *failed) {
+        Err(NotCarried::Kernel(mut program, _, cause)) => {
+            program.give_up();
+            assert_eq!(slot::parked(end.link.slot(SLOT)) % 2, 0, "the program may use its socket");
+            cause
+        }
+        Err(NotCarried::Emptied(..)) | Ok(_) => panic!("the connection is taken"),
+    }
+}
+
+fn end_stretch(end: &mut ProgramsEnd) {
+    end.tx.end(end.link.outgoing(SLOT)).expect("no violation");
+}
+
+/// A shutdown(2) on a parked socket would be forgotten with the next give-back, and copies would leave twice.
+#[test]
+fn a_program_that_has_looked_before_its_socket_is_parked_keeps_it() {
+    assert!(matches!(refusal(|end| slot::wish(end.link.slot(SLOT), Wish::Slot)), Cause::Left));
+    assert!(matches!(refusal(|end| slot::wish(end.link.slot(SLOT), Wish::Socket)), Cause::Wanted));
+    assert!(matches!(refusal(end_stretch), Cause::LeftRings));
+    let unsent = |end: &mut ProgramsEnd| {
+        end.write(b"abc");
+        end_stretch(end);
+        assert!(end.tx.has_unsent());
+    };
+    assert!(matches!(refusal(unsent), Cause::LeftRings));
+    let sent = |end: &mut ProgramsEnd| {
+        unsent(end);
+        end.tx.sent_unread(end.link.outgoing(SLOT), 3);
+        assert!(!end.tx.has_unsent());
+    };
+    assert!(matches!(refusal(sent), Cause::LeftRings));
+}
+
+#[test]
+fn what_a_program_that_is_killed_has_left_in_its_ring_comes_before_the_end() {
+    let (near, mut far) = connected();
+    let memory = memory_of_a_link();
+    let (mut program, mut end) = in_rings(&memory, &near);
+    end.write(b"last words");
+    program.give_up();
+    close(&mut program, near.into(), &mut Closing::new());
+    let mut words = Vec::new();
+    far.read_to_end(&mut words).expect("the end");
+    assert_eq!(words, b"last words");
+}
