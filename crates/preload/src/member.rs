@@ -370,3 +370,17 @@ pub fn reset_in_child() {
     NOT_BEFORE.store(0, Relaxed);
     pending_releases::reset_in_child();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_look_at_once_look_at_different_times_the_next_time() {
+        let mut tenths = [0; 10];
+        for ticks in 0..1000 {
+            tenths[(10 * spread_us((1 << 50) + ticks) / (1 << 20)) as usize] += 1;
+        }
+        assert!(tenths.iter().all(|n| (80..=120).contains(n)), "{tenths:?}");
+    }
+}
