@@ -3,6 +3,10 @@
   talker.py serve PORT-FILE
   talker.py talk PORT
 
+Or one connection that lasts, of which the file says how many bytes it has carried, and how many of them by kernel:
+
+  talker.py talk-on PORT COUNTS-FILE
+
 Or one connection, on which the other end says nothing until a file is there:
 
   talker.py serve-late PORT-FILE GO-FILE
@@ -11,6 +15,7 @@ Or one connection, on which the other end says nothing until a file is there:
 
 import os
 import socket
+import struct
 import sys
 import threading
 import time
@@ -19,14 +24,20 @@ EXCHANGES = 50
 MESSAGE_BYTES = 1000
 # A broker that is gone is looked for once a second.
 SECONDS = 4
+# tcpi_bytes_acked and tcpi_bytes_received of struct tcp_info (linux/tcp.h).
+KERNEL_BYTES = struct.Struct("120x2Q")
 
 
 def listen(port_file):
     listener = socket.create_server(("127.0.0.1", 0))
-    with open(f"{port_file}.new", "w") as file:
-        file.write(str(listener.getsockname()[1]))
-    os.rename(f"{port_file}.new", port_file)
+    replace(port_file, str(listener.getsockname()[1]))
     return listener
+
+
+def replace(path, text):
+    with open(f"{path}.new", "w") as file:
+        file.write(text)
+    os.rename(f"{path}.new", path)
 
 
 def serve(port_file):
@@ -46,6 +57,17 @@ def talk(port):
         with socket.create_connection(("127.0.0.1", int(port))) as connection:
             for _ in range(EXCHANGES):
                 exchange(connection, os.urandom(MESSAGE_BYTES))
+
+
+def talk_on(port, counts_file):
+    carried = 0
+    with socket.create_connection(("127.0.0.1", int(port))) as connection:
+        while True:
+            for _ in range(EXCHANGES):
+                exchange(connection, os.urandom(MESSAGE_BYTES))
+            carried += 2 * EXCHANGES * MESSAGE_BYTES
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, KERNEL_BYTES.size)
+            replace(counts_file, f"{carried} {sum(KERNEL_BYTES.unpack(told))}")
 
 
 def exchange(connection, message):
@@ -86,4 +108,5 @@ def wait_for(file):
 
 
 if __name__ == "__main__":
-    {"serve": serve, "talk": talk, "serve-late": serve_late, "talk-early": talk_early}[sys.argv[1]](*sys.argv[2:])
+    {"serve": serve, "talk": talk, "talk-on": talk_on, "serve-late": serve_late,
+     "talk-early": talk_early}[sys.argv[1]](*sys.argv[2:])

@@ -171,7 +171,7 @@ pub struct Slot {
     pub side: [Side; 2],
     /// By side.
     pub counters: [Counters; 2],
-    /// 1: no stretch of ring may begin. The broker writes it.
+    /// Not 0: no stretch of ring may begin. The broker writes bit 0; side s, if the broker is gone, bit 1 + s.
     pub hold: AtomicU32,
     /// Odd: the stack carries the connection on the network: the kernel's socket is parked, and no call may use it. Each change
     /// adds 1. Only a peer that is the stack writes it.

@@ -4,7 +4,7 @@
 use crate::reason::REASONS;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// 4096 bytes. Both sides map it. The broker writes the words before `totals`, the process the counters.
+/// 4096 bytes. Both sides map it. The broker writes the words before `earlier`, the process that word and the counters.
 #[repr(C, align(4096))]
 pub struct Page {
     /// [`crate::MAGIC`].
@@ -15,7 +15,9 @@ pub struct Page {
     pub pending: AtomicU32,
     /// 1: no connection of this process may begin a stretch of ring.
     pub hold: AtomicU32,
-    _pad: [u32; 11],
+    /// Number of connections of the process that earlier brokers have paired, and that still have a slot.
+    pub earlier: AtomicU32,
+    _pad: [u32; 10],
     /// Counters of the process.
     pub totals: Totals,
     /// By reason code: how often the process gave that reason.
@@ -53,7 +55,8 @@ impl Page {
             version: AtomicU32::new(0),
             pending: AtomicU32::new(0),
             hold: AtomicU32::new(0),
-            _pad: [0; 11],
+            earlier: AtomicU32::new(0),
+            _pad: [0; 10],
             totals: Totals {
                 seen: ZERO,
                 upgraded: ZERO,

@@ -181,6 +181,10 @@ pub struct Process {
     pub reasons: Reasons,
     /// Detached: its connections stay on the kernel.
     pub hold: bool,
+    /// Connections that earlier brokers have paired, and that are not in [`Status::connections`]. The process counts them when it looks
+    /// for the broker.
+    #[serde(default)]
+    pub earlier_connections: u64,
 }
 
 /// Counters of processes.

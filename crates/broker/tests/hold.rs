@@ -1,6 +1,6 @@
 //! Detach and attach, and what the status says.
 
-use crate::common::{Shared, TestBroker, tcp_pair, wait_for};
+use crate::common::{Shared, TestBroker, rung, tcp_pair, wait_for};
 use sidestep_abi::Reason;
 use sidestep_abi::link::FROZEN;
 use sidestep_broker::broker::hold::Scope;
@@ -64,6 +64,25 @@ fn one_process() {
     assert_eq!(broker.operator().hold(scope, false).expect("known"), 2);
     assert_eq!(held(&shared), (0, 0, 0));
     assert_eq!(shared.memory_a.slot(later.slot).hold.load(SeqCst), 0);
+}
+
+/// It holds them itself, and says how many they are.
+#[test]
+fn a_process_with_connections_of_an_earlier_broker_is_woken() {
+    let broker = TestBroker::start();
+    let (member, bell) = broker.bell_member(3);
+    member.expect_silence();
+    rung(&bell);
+    member.page().earlier.store(2, Relaxed);
+    let scope = Scope::Process(std::process::id());
+    for hold in [true, false] {
+        let pending = member.pending();
+        assert_eq!(broker.operator().hold(scope, hold).expect("known"), 0);
+        assert!(rung(&bell) && member.pending() > pending);
+        let status = broker.status();
+        let [process] = &status.processes[..] else { panic!("{:?}", status.processes) };
+        assert_eq!((process.hold, process.earlier_connections), (hold, 2));
+    }
 }
 
 #[test]

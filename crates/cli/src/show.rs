@@ -122,7 +122,7 @@ fn processes(list: &[Process]) -> Table {
             bytes(t.ring_tx),
             bytes(t.kernel_rx),
             bytes(t.kernel_tx),
-            state(p.hold),
+            process_state(p),
             p.exe.clone(),
         ]);
     }
@@ -175,6 +175,17 @@ fn reasons(counts: &Reasons) -> Table {
     table
 }
 
+/// Connections of earlier brokers are in no other table.
+fn process_state(process: &Process) -> String {
+    let earlier = match process.earlier_connections {
+        0 => String::new(),
+        1 => "1 connection of an earlier broker".into(),
+        n => format!("{n} connections of earlier brokers"),
+    };
+    let both = [state(process.hold), earlier];
+    both.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
 fn state(hold: bool) -> String {
     if hold { "detached".into() } else { String::new() }
 }
@@ -191,6 +202,15 @@ mod tests {
         assert!(!text(&status).contains("more"), "{}", text(&status));
         status.counts = Some(Counts { processes: 7, ..Counts::default() });
         assert!(text(&status).contains("\nand 5 more\n"), "{}", text(&status));
+    }
+
+    #[test]
+    fn connections_of_earlier_brokers_are_the_process_s_state() {
+        let told =
+            |hold, earlier_connections| process_state(&Process { hold, earlier_connections, ..Process::default() });
+        assert_eq!((told(false, 0), told(true, 0)), (String::new(), "detached".into()));
+        assert_eq!(told(false, 1), "1 connection of an earlier broker");
+        assert_eq!(told(true, 3), "detached, 3 connections of earlier brokers");
     }
 
     /// A file with two lines `allow = ...` would be an error.

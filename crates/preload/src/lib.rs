@@ -18,6 +18,7 @@ mod counters;
 mod critical;
 mod debts;
 mod drain;
+mod earlier;
 mod errno;
 mod excuse;
 mod exec;

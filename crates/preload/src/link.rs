@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 pub use sidestep_abi::link::LINKS;
 use sidestep_abi::link::{self as layout, Doorbell, Header, PLACES, SLOTS, SideArea, Slot};
 use sidestep_abi::msg::Msg;
-use sidestep_ring::{Half, doorbell, header};
+use sidestep_ring::{Half, doorbell, header, slot};
 use sidestep_sys::lock::Taken;
 use sidestep_sys::reserved::Reserved;
 use sidestep_sys::{Errno, Result, arch, fd, mem};
@@ -170,6 +170,19 @@ impl Link {
 
     pub fn set_conn(&self, slot: u32, conn: Option<u32>) {
         self.conns[slot as usize % SLOTS].store(conn.map_or(0, |c| c + 1), Release);
+    }
+
+    /// Slots that have a connection of this process, and that connection.
+    pub fn connections(&self) -> impl Iterator<Item = (usize, u32)> {
+        (0..SLOTS).filter_map(move |number| Some((number, self.conn_at(number)?)))
+    }
+
+    /// Holds the connection in slot `number` on the kernel, or lets it go, in place of a broker that is gone. Makes both ends look.
+    pub fn hold(&self, number: usize, hold: bool) {
+        let words = self.words(number);
+        slot::set_hold_of_side(words, self.my_side(), hold);
+        (0..2).for_each(|writing| Half::of(words, writing, 0).hint_freeze());
+        self.notify_all(number);
     }
 
     /// Gives a slot back, now or later.

@@ -3,7 +3,7 @@
 use crate::broker::{self, HEARD, LOCK, SOCKET, SPOKEN};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use crate::{arena, attach, counters, link, log, pending_releases, settings, thread, waiter};
+use crate::{arena, attach, counters, earlier, lineage, link, log, pending_releases, settings, thread, waiter};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
 use sidestep_abi::{Reason, VERSION};
@@ -16,11 +16,15 @@ use sidestep_sys::{Errno, arch, clock, control, fd, limit};
 static WELCOME: AtomicU32 = AtomicU32::new(0);
 /// Time (ticks) of the next try to join, after a failure; of the next receive, while Welcome is missing.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
+/// Time (ticks) of the next look whether the broker is still there, or another one.
+static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
 /// The process is a server: it is a member even while it has nothing to offer.
 static STAYS: AtomicBool = AtomicBool::new(false);
 
 const RETRY_US: u64 = 1_000_000;
 const LISTEN_US: u64 = 20;
+/// Least time between two looks for the broker.
+const LOOK_US: u64 = 1_000_000;
 
 /// Receives pending messages of the broker. One load if there are none.
 #[inline]
@@ -35,6 +39,40 @@ pub fn check() {
     } else if STAYS.load(Relaxed) {
         joined();
     }
+}
+
+/// As [`check`], before a wait. A process whose connections last may make no call by which it would notice that its broker is gone,
+/// and that there is another one: it looks now and then. `now`: the time (ticks). The caller holds no lock.
+#[inline]
+pub fn keep_up(now: u64) {
+    check();
+    let next = NEXT_LOOK.load(Relaxed);
+    if now >= next {
+        look(now, next);
+    }
+}
+
+#[cold]
+fn look(now: u64, next: u64) {
+    let later = now + clock::ticks_of_us(LOOK_US + spread_us(now));
+    let is_first = NEXT_LOOK.compare_exchange(next, later, Relaxed, Relaxed).is_ok();
+    // A child that the library did not see has its parent's control socket, or another descriptor of that number.
+    if !is_first || !lineage::is_own() {
+        return;
+    }
+    if SOCKET.load(Relaxed) >= 0 {
+        broker::ask_again();
+        check();
+        earlier::tell();
+    } else if earlier::may_exist() {
+        joined();
+    }
+}
+
+/// Less than 1.05 s, and another time at each look: a new broker is not joined by a thousand processes at once because they have
+/// begun to wait at once.
+fn spread_us(now: u64) -> u64 {
+    now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44
 }
 
 #[cold]
@@ -181,6 +219,7 @@ fn listen() -> bool {
     }
     let all = hear_all();
     HEARD.store(pending, SeqCst);
+    earlier::obey();
     if !all || broker::owes() {
         broker::ask_again();
     }
@@ -220,6 +259,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
         (Some(MsgKind::Welcome), Some(page)) => {
             if counters::share(page) {
                 WELCOME.store(1, Relaxed);
+                earlier::begin();
             }
             fd::close(page);
         }
@@ -329,4 +369,18 @@ pub fn reset_in_child() {
     WELCOME.store(0, Relaxed);
     NOT_BEFORE.store(0, Relaxed);
     pending_releases::reset_in_child();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_look_at_once_look_at_different_times_the_next_time() {
+        let mut tenths = [0; 10];
+        for ticks in 0..1000 {
+            tenths[(10 * spread_us((1 << 50) + ticks) / (1 << 20)) as usize] += 1;
+        }
+        assert!(tenths.iter().all(|n| (80..=120).contains(n)), "{tenths:?}");
+    }
 }

@@ -28,6 +28,16 @@ pub fn is_held(page: &Page) -> bool {
     page.hold.load(Relaxed) != 0
 }
 
+/// Sets how many connections of the process earlier brokers have paired. For the process.
+pub fn set_earlier(page: &Page, connections: u32) {
+    page.earlier.store(connections, Relaxed);
+}
+
+/// How many connections of the process earlier brokers have paired, as the process says.
+pub fn earlier(page: &Page) -> u32 {
+    page.earlier.load(Relaxed)
+}
+
 /// Announces that the broker has sent a record, or has changed a slot.
 pub fn announce(page: &Page) {
     // SYNC pending

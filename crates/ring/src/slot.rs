@@ -3,6 +3,7 @@
 use crate::{counters, side};
 use sidestep_abi::Reason;
 use sidestep_abi::link::{Counters, Reader, Side, Slot, UNUSED, Writer};
+use sidestep_abi::sync::AtomicU32;
 use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
 
 /// Makes the slot as if it had never carried anything. Only for the broker, while nobody uses the slot.
@@ -53,12 +54,29 @@ fn reset_counters(counters: &Counters) {
     counters.reason.store(0, Relaxed);
 }
 
+/// The broker's bit of the word `hold`. The next two are those of the sides.
+const BROKER: u32 = 1;
+
 /// Sets whether the connection is held on the kernel. For the broker.
 pub fn set_hold(slot: &Slot, hold: bool) {
-    slot.hold.store(u32::from(hold), SeqCst);
+    put(&slot.hold, BROKER, hold);
 }
 
-/// Whether the broker holds the connection on the kernel.
+/// Sets whether side `side` holds the connection on the kernel, as the operator wants it. For a side whose broker is gone. What
+/// that broker or the other side has set stays.
+pub fn set_hold_of_side(slot: &Slot, side: usize, hold: bool) {
+    put(&slot.hold, BROKER << (1 + side), hold);
+}
+
+fn put(word: &AtomicU32, bit: u32, on: bool) {
+    if on {
+        word.fetch_or(bit, SeqCst);
+    } else {
+        word.fetch_and(!bit, SeqCst);
+    }
+}
+
+/// Whether the broker, or a side in its place, holds the connection on the kernel.
 pub fn is_held(slot: &Slot) -> bool {
     slot.hold.load(Relaxed) != 0
 }
@@ -153,4 +171,25 @@ pub fn has_stack_ended(slot: &Slot, side: usize) -> bool {
 /// Records that side `side` has released the slot. For the broker.
 pub fn set_released(slot: &Slot, side: usize) {
     slot.side[side].released.store(1, SeqCst);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_stays_held_while_the_broker_or_a_side_holds_it() {
+        let slot = Slot::default();
+        set_hold_of_side(&slot, 0, true);
+        set_hold_of_side(&slot, 1, true);
+        set_hold(&slot, true);
+        set_hold_of_side(&slot, 0, false);
+        set_hold(&slot, false);
+        assert!(is_held(&slot), "side 1 has not changed its mind");
+        set_hold(&slot, true);
+        set_hold_of_side(&slot, 1, false);
+        assert!(is_held(&slot), "the broker has not");
+        set_hold(&slot, false);
+        assert!(!is_held(&slot));
+    }
 }

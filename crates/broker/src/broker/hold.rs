@@ -101,11 +101,11 @@ impl Broker {
         };
         member.hold = hold;
         page::set_hold(member.page.get(), hold);
+        page::announce(member.page.get());
+        // The process itself holds connections that earlier brokers have paired. This broker does not know which of its threads
+        // wait for them, and wakes all.
+        member.doorbells.keys().for_each(|&place| member.ring(place));
         let links = member.links.clone();
-        if let Some(conn) = self.conns.get_mut(&id) {
-            conn.touched = true;
-            self.dirty.insert(id);
-        }
         let mut slots = Vec::new();
         for link in links {
             let Some(link) = self.links.get_mut(&link) else {

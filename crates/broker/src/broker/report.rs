@@ -127,7 +127,9 @@ impl Broker {
         let Member { pid, exe, hold, .. } = member;
         let (totals, reasons) = self.counters(id, member);
         let uid = self.conns.get(&id)?.peer.uid;
-        Some(status::Process { pid: *pid, exe: exe.clone(), uid, member: id, totals, reasons, hold: *hold })
+        let earlier_connections = page::earlier(member.page.get()).into();
+        let exe = exe.clone();
+        Some(status::Process { pid: *pid, exe, uid, member: id, totals, reasons, hold: *hold, earlier_connections })
     }
 
     /// The counters of a member. The bytes of a connection are in its slot until the slot is released, then in the member's

@@ -5,9 +5,9 @@ use crate::debts::{self, Debt, Kind};
 use crate::fdtable;
 use crate::life::numbers::orphan_done;
 use crate::record::{self, Conn};
-use crate::{arena, blocked, thread};
+use crate::{arena, blocked, member, thread};
 use core::sync::atomic::{Ordering::*, fence};
-use sidestep_sys::{Errno, Result};
+use sidestep_sys::{Errno, Result, arch};
 
 /// The debt of a blocked call: it keeps a connection alive.
 static KEPT: Kind = Kind(|index, _| let_go(index));
@@ -40,6 +40,7 @@ impl Blocking {
         if self.timeout_us == record::NO_WAIT {
             return Err(Errno(libc::EAGAIN));
         }
+        member::keep_up(arch::ticks());
         self.pause.has_moved(moved);
         if self.keeps.is_none() {
             debts::settle();

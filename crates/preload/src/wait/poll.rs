@@ -212,6 +212,7 @@ impl Poll<'_> {
                 }
             }
             let began = arch::ticks();
+            member::keep_up(began);
             spun = !spun && SPIN.wait(|| self.glance() || quiet.is_disturbed());
             if spun {
                 continue; // if this news turns out to be nothing, the next round sleeps

@@ -194,6 +194,7 @@ impl Call<'_> {
                 return Ok(n);
             }
             let began = arch::ticks();
+            member::keep_up(began);
             if !spun && s.spin.may_pay() {
                 waiter::hush(p);
             }
