@@ -163,6 +163,19 @@ fn a_check_that_fails_in_one_variant_fails_the_run() {
     assert_eq!(run.wrong.len(), 1, "{:?}", run.wrong);
 }
 
+/// What a check finds out belongs to the figures: each trial has its own words, and the report shows all of them.
+#[test]
+fn what_a_check_says_is_a_note_if_the_scenario_wants_that() {
+    let count = "n=$(cat ${shared}/n 2>/dev/null || echo 0); n=$((n + 1)); echo $n >${shared}/n; echo turn $n";
+    let check = format!("  - {{run: [sh, -c, '{count}'], noted: true, when: {{variants: [other]}}}}\n");
+    let lab = Lab::new(&(sleeper("0.02") + "checks:\n  - {run: [echo, not for readers]}\n" + &check));
+    let done = lab.run(&["--rounds", "2"]);
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    assert!(run.notes.contains(&"other: turn 1; turn 2".into()), "{:?}", run.notes);
+    assert!(!run.notes.iter().any(|note| note.contains("not for readers")), "{:?}", run.notes);
+}
+
 /// The lab counts the bytes that took a variant's way, and a check can require some.
 #[test]
 fn a_way_that_no_byte_went_fails_the_run_where_a_check_demands_it() {
