@@ -4,6 +4,7 @@ use crate::running;
 
 use crate::running::{Lab, scenario};
 use sidestep_lab::result::Ended;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Two variants, of which the second takes `slower` seconds.
@@ -161,6 +162,36 @@ fn a_check_that_fails_in_one_variant_fails_the_run() {
     let run = lab.result();
     assert!(run.cells[0].trials.iter().any(|trial| trial.variant == "plain" && trial.counts()));
     assert_eq!(run.wrong.len(), 1, "{:?}", run.wrong);
+}
+
+/// What was measured before has left its traces in a set-up.
+#[test]
+fn a_trial_that_is_repeated_has_a_set_up_of_its_own_where_each_trial_has() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let starts = dir.path().join("starts");
+    let run = format!("echo up >>{}; touch ${{dir}}/up; exec sleep 60", starts.display());
+    let server = format!("server: {{run: [sh, -c, '{run}'], ready: {{path: '${{dir}}/up'}}}}");
+    let text =
+        scenario("command: [sleep, 0.3]", &server, "").replace("foreign: 0.999", "foreign: 0.01, restart: trial");
+    let lab = Lab::new(&text);
+    let is_done = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        // To the lab this is somebody else's work, which disturbs.
+        scope.spawn(|| {
+            while !is_done.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let done = lab.run(&["--rounds", "1"]);
+        is_done.store(true, Relaxed);
+        done
+    });
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    let trials = &run.cells[0].trials;
+    assert!(trials.iter().any(|trial| trial.repeated), "{trials:?}");
+    let starts = std::fs::read_to_string(starts).expect("what set-ups have written");
+    assert_eq!(starts.lines().count(), trials.len());
 }
 
 /// What a check finds out belongs to the figures: each trial has its own words, and the report shows all of them.

@@ -119,11 +119,7 @@ impl Environment {
 
     /// Call after a trial, with the bytes that it moved each way. Fails if a process has ended unasked, or if a check of the
     /// scenario fails. Returns what checks have said that is to be noted.
-    pub fn check(
-        &mut self,
-        load: &LoadSpec,
-        moved: &IndexMap<String, u64>,
-    ) -> Result<Vec<String>, EnvironmentError> {
+    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<Vec<String>, EnvironmentError> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
         let mut noted = Vec::new();
         for check in &load.checks {
