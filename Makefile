@@ -89,7 +89,7 @@ compat:
 	cargo build --release
 	tools/compat $(ARGS)
 
-# docs/results: what the lab finds here, beside what was published. Needs root and a quiet machine; 44 minutes.
+# docs/results: what the lab finds here, beside what was published. Needs root and a quiet machine; two hours.
 # ARGS="kmap mesh" measures some of them anew, ARGS="--page" none; ARGS="--help" says how long each takes.
 results:
 	tools/install-deps lab

@@ -272,32 +272,6 @@ def pods_are_carried(hosts, seed):
 
 
 @case
-def translated_addresses_stay_with_the_kernel(hosts, seed):
-    """The server's host sends what comes to another address to its own (DNAT): the client's socket knows the other address only."""
-    hosts.server.namespace.ip("address add 10.9.0.77/32 dev lo")
-    rules = "add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; " \
-            f"add rule ip nat pre ip daddr 10.9.0.77 dnat to {hosts.server.addresses[4]}"
-    run(*hosts.server.around(["nft", rules]))
-    hosts.client.namespace.ip(f"route add 10.9.0.77/32 via {hosts.server.addresses[4]}")
-    hosts.server.start_stack()
-    hosts.client.start_stack()
-
-    def look():
-        def unseen():
-            connections = hosts.server.status()["connections"]
-            return [one["id"] for one in connections if any(way["reason"] == "unseen" for way in one["directions"])]
-        name = until(unseen, "a connection with the reason unseen", 20)[0]
-        if "NAT" not in (said := hosts.server.command("explain", name)):
-            raise Failure(f"`sidestep explain` does not tell why the kernel keeps the connection: {said}")
-
-    exchanged(hosts, "--connections", "4", "--rounds", "2500", "--pause", "1", "--seed", seed, dialled="10.9.0.77", meanwhile=look)
-    if not 1 <= (counted := hosts.server.status()["reasons"].get("unseen", 0)) <= 4:
-        raise Failure(f"of 4 connections {counted} count as unseen")
-    must_have_taken(hosts.client, 4)
-    must_have_taken(hosts.server, 0)
-
-
-@case
 def few_capabilities_are_enough(hosts, seed):
     """The stack has those of its unit. Its server has a privileged port, which a give-back binds."""
     hosts.server.start_stack(confined=True)

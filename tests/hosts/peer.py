@@ -2,7 +2,7 @@
 """A server that answers with what it got (each piece N times, with --times N), and a client that compares every byte.
 
   peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE] [--times N]
-  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
+  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--until FILE] [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
               [--unread BYTES] [--sizes N,N,...] [--congestion NAME] [--keepalive SECONDS [--rest SECONDS | --gone]]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
@@ -10,12 +10,14 @@ all connections together took, that the `slowest` exchange of each took, and tha
 """
 
 import argparse
+import itertools
 import json
 import random
 import selectors
 import socket
 import threading
 import time
+from pathlib import Path
 
 SILENCE = 2  # seconds: the kernel's second to last probe of a closed window has passed, and the next one is far
 SIZES = [1, 7, 100, 128, 1000, 1447, 1448, 1449, 4000, 9000]
@@ -111,11 +113,17 @@ class Client:
             self.seconds += time.monotonic() - began
 
     def exchanges(self, connection, chosen, number):
-        for round_number in range(self.args.rounds):
+        for round_number in itertools.count():
+            if self.is_over(round_number):
+                return
             began = time.monotonic()
             self.exchange(connection, chosen.randbytes(chosen.choice(self.args.sizes)), f"{number}.{round_number}")
             self.slowest[number] = max(self.slowest.get(number, 0), time.monotonic() - began)
             time.sleep(self.args.pause / 1000)
+
+    def is_over(self, rounds):
+        """Whether so many rounds are enough."""
+        return self.args.until.exists() if self.args.until else rounds >= self.args.rounds
 
     def wait_for_silence(self, connection):
         """Until keepalive tells that the peer is gone."""
@@ -196,6 +204,7 @@ def main():
     parser.add_argument("port", type=int)
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--until", type=Path, metavar="FILE", help="instead of a number of rounds: they go on until this file is there")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sizes", type=lambda text: [*map(int, text.split(","))], default=SIZES, help="of messages, in bytes")
     parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")

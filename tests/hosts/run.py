@@ -36,6 +36,7 @@ from hosts import (  # noqa: F401 - they list their cases
     switches,
     takes,
     told,
+    translated,
     tunnels,
     untaken,
 )

@@ -4,6 +4,7 @@ use crate::running;
 
 use crate::running::{Lab, scenario};
 use sidestep_lab::result::Ended;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Two variants, of which the second takes `slower` seconds.
@@ -161,6 +162,49 @@ fn a_check_that_fails_in_one_variant_fails_the_run() {
     let run = lab.result();
     assert!(run.cells[0].trials.iter().any(|trial| trial.variant == "plain" && trial.counts()));
     assert_eq!(run.wrong.len(), 1, "{:?}", run.wrong);
+}
+
+/// What was measured before has left its traces in a set-up.
+#[test]
+fn a_trial_that_is_repeated_has_a_set_up_of_its_own_where_each_trial_has() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let starts = dir.path().join("starts");
+    let run = format!("echo up >>{}; touch ${{dir}}/up; exec sleep 60", starts.display());
+    let server = format!("server: {{run: [sh, -c, '{run}'], ready: {{path: '${{dir}}/up'}}}}");
+    let text =
+        scenario("command: [sleep, 0.3]", &server, "").replace("foreign: 0.999", "foreign: 0.01, restart: trial");
+    let lab = Lab::new(&text);
+    let is_done = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        // To the lab this is somebody else's work, which disturbs.
+        scope.spawn(|| {
+            while !is_done.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let done = lab.run(&["--rounds", "1"]);
+        is_done.store(true, Relaxed);
+        done
+    });
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    let trials = &run.cells[0].trials;
+    assert!(trials.iter().any(|trial| trial.repeated), "{trials:?}");
+    let starts = std::fs::read_to_string(starts).expect("what set-ups have written");
+    assert_eq!(starts.lines().count(), trials.len());
+}
+
+/// What a check finds out belongs to the figures: each trial has its own words, and the report shows all of them.
+#[test]
+fn what_a_check_says_is_a_note_if_the_scenario_wants_that() {
+    let count = "n=$(cat ${shared}/n 2>/dev/null || echo 0); n=$((n + 1)); echo $n >${shared}/n; echo turn $n";
+    let check = format!("  - {{run: [sh, -c, '{count}'], noted: true, when: {{variants: [other]}}}}\n");
+    let lab = Lab::new(&(sleeper("0.02") + "checks:\n  - {run: [echo, not for readers]}\n" + &check));
+    let done = lab.run(&["--rounds", "2"]);
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    assert!(run.notes.contains(&"other: turn 1; turn 2".into()), "{:?}", run.notes);
+    assert!(!run.notes.iter().any(|note| note.contains("not for readers")), "{:?}", run.notes);
 }
 
 /// The lab counts the bytes that took a variant's way, and a check can require some.

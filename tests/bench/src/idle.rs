@@ -29,13 +29,26 @@ pub fn run(args: &Args) -> Result<(), String> {
             serve(at, conns)
         }
         Role::Client => {
-            let rounds: u32 = args.get("rounds", 64)?;
-            let every: f64 = args.get("every", 0.0)?;
-            let every = Duration::try_from_secs_f64(every).map_err(|e| format!("--every: {e}"))?;
+            let (begin, every) = (seconds(args, "begin")?, seconds(args, "every")?);
+            let talk = Talk { rounds: args.get("rounds", 64)?, begin, every };
             args.finish()?;
-            talk_then_idle(at, conns, rounds, every)
+            talk_then_idle(at, conns, &talk)
         }
     }
+}
+
+/// How a client uses its connections before they are idle.
+struct Talk {
+    /// Messages with which each connection begins.
+    rounds: u32,
+    /// For how long connections begin, one group after the other; zero: all begin at once.
+    begin: Duration,
+    /// How often there is one more message on each, until a line comes on standard input; zero: never.
+    every: Duration,
+}
+
+fn seconds(args: &Args, name: &'static str) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(args.get(name, 0.0)?).map_err(|e| format!("--{name}: {e}"))
 }
 
 /// Echoes on all connections until the last one is closed.
@@ -69,41 +82,56 @@ fn serve(at: SocketAddrV4, conns: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn talk_then_idle(at: SocketAddrV4, conns: usize, rounds: u32, every: Duration) -> Result<(), String> {
+fn talk_then_idle(at: SocketAddrV4, conns: usize, talk: &Talk) -> Result<(), String> {
     let mut epoll = Epoll::new(256)?;
     let mut streams = Vec::with_capacity(conns);
     for index in 0..conns {
         streams.push(watch(net::connect_to(at)?, &epoll, index)?);
     }
-    for _ in 0..rounds {
-        one_round(&mut streams, 0..conns, &mut epoll)?;
+    if talk.begin.is_zero() {
+        begin(&mut streams, 0..conns, talk.rounds, &mut epoll)?;
+    } else {
+        for group in groups(conns) {
+            begin(&mut streams, group, talk.rounds, &mut epoll)?;
+            pause(&mut epoll, talk.begin / GROUPS as u32)?;
+        }
     }
     epoll.add(0, STDIN).map_err(|why| format!("standard input must be a pipe or a terminal: {why}"))?;
-    if !every.is_zero() {
-        talk_until_told(&mut streams, &mut epoll, every)?;
+    if !talk.every.is_zero() {
+        talk_until_told(&mut streams, &mut epoll, talk.every)?;
     }
     net::say("ready")?;
     while !epoll.wait()?.any(|key| key == STDIN) {}
     Ok(())
 }
 
+/// The messages with which these connections begin.
+fn begin(streams: &mut [TcpStream], these: Range<usize>, rounds: u32, epoll: &mut Epoll) -> Result<(), String> {
+    (0..rounds).try_for_each(|_| one_round(streams, these.clone(), epoll))
+}
+
+/// All connections, in groups of the same size.
+fn groups(conns: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+    let size = conns.div_ceil(GROUPS).max(1);
+    (0..conns).step_by(size).map(move |from| from..(from + size).min(conns))
+}
+
 /// A message and its echo on each connection every so often, until a line comes on standard input. Most of the time the program waits:
 /// a program that is always busy is late to enter its rings.
 fn talk_until_told(streams: &mut [TcpStream], epoll: &mut Epoll, every: Duration) -> Result<(), String> {
-    let size = streams.len().div_ceil(GROUPS).max(1);
-    for from in (0..streams.len()).step_by(size).cycle() {
-        if is_told(epoll, every / GROUPS as u32)? {
+    for group in groups(streams.len()).cycle() {
+        if pause(epoll, every / GROUPS as u32)? {
             break;
         }
-        one_round(streams, from..(from + size).min(streams.len()), epoll)?;
+        one_round(streams, group, epoll)?;
     }
     io::stdin().read_line(&mut String::new()).map_err(|e| format!("standard input: {e}"))?;
     Ok(())
 }
 
-/// Whether something is on standard input by the end of the pause.
-fn is_told(epoll: &mut Epoll, pause: Duration) -> Result<bool, String> {
-    let end = Instant::now() + pause;
+/// Waits where the library hears of news. Ends early, and returns true, if something is on standard input, once that is in the set.
+fn pause(epoll: &mut Epoll, time: Duration) -> Result<bool, String> {
+    let end = Instant::now() + time;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if epoll.wait_for(Some(left))?.any(|key| key == STDIN) {

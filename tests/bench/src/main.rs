@@ -22,7 +22,8 @@ usage: sidestep-bench PROGRAM [--OPTION VALUE]...
 
   idle       opens many connections, exchanges messages on each, then stays idle
              --role server|client  --host 127.0.0.1  --port N  --conns 10000 (both)
-             client: --rounds 64  --every SECONDS (then a message on each connection so often, until a line comes on standard input)
+             client: --rounds 64  --begin SECONDS (for how long connections begin, one group after the other)
+             --every SECONDS (then a message on each connection so often, until a line comes on standard input)
              prints `ready`, then idle until its standard input ends
   notours    calls on descriptors that are not TCP connections
              --on pipe|file|unix|udp|epoll  --calls 1000000

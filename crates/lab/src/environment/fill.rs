@@ -279,17 +279,17 @@ impl Filler<'_> {
     fn checks(&self, scenario: &Scenario, variant: &str, cell: &Values) -> Result<Vec<CheckSpec>, FillError> {
         let those = scenario.checks.iter().enumerate().filter(|(_, each)| each.when.holds(variant, cell));
         let one = |(number, check): (usize, &Check)| match check.moved.as_slice() {
-            [] => self.check(number, check, &scenario.load).map(CheckSpec::Run),
+            [] => self.check(number, check, &scenario.load),
             ways => Ok(CheckSpec::Moved(ways.to_vec())),
         };
         those.map(one).collect()
     }
 
-    fn check(&self, number: usize, check: &Check, load: &Load) -> Result<Cmd, FillError> {
+    fn check(&self, number: usize, check: &Check, load: &Load) -> Result<CheckSpec, FillError> {
         let mut command = self.load(load)?.command;
         command.name = format!("check {}", number + 1);
         command.argv.extend(self.context.resolve(self.all(&check.run)?)?);
-        Ok(command)
+        Ok(CheckSpec::Run { command, is_noted: check.noted })
     }
 
     /// A command that ends by itself.

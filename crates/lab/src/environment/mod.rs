@@ -118,16 +118,21 @@ impl Environment {
     }
 
     /// Call after a trial, with the bytes that it moved each way. Fails if a process has ended unasked, or if a check of the
-    /// scenario fails.
-    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), EnvironmentError> {
+    /// scenario fails. Returns what checks have said that is to be noted.
+    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<Vec<String>, EnvironmentError> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
+        let mut noted = Vec::new();
         for check in &load.checks {
-            if !self.checked.contains(check) {
-                self.failed_check = self.failed_check.take().or_else(|| check.complaint(moved).map(Arc::new));
-                self.checked.push(check.clone());
+            if self.failed_check.is_some() || self.checked.contains(check) {
+                continue;
             }
+            match check.make(moved) {
+                Ok(said) => noted.extend(said),
+                Err(error) => self.failed_check = Some(Arc::new(error)),
+            }
+            self.checked.push(check.clone());
         }
-        self.failed_check().cloned().map_or(Ok(()), |error| Err(EnvironmentError::Check(error)))
+        self.failed_check().cloned().map_or(Ok(noted), |error| Err(EnvironmentError::Check(error)))
     }
 
     pub fn failed_check(&self) -> Option<&Arc<CheckError>> {
@@ -165,10 +170,15 @@ impl Environment {
 }
 
 impl CheckSpec {
-    fn complaint(&self, moved: &IndexMap<String, u64>) -> Option<CheckError> {
+    /// Returns what it has said that is to be noted.
+    fn make(&self, moved: &IndexMap<String, u64>) -> Result<Option<String>, CheckError> {
         match self {
-            CheckSpec::Run(command) => run(command, None).err().map(CheckError::from),
-            CheckSpec::Moved(ways) => moved::unused(ways, moved),
+            CheckSpec::Run { command, is_noted } => {
+                let said = run(command, None)?;
+                let said = said.trim();
+                Ok((*is_noted && !said.is_empty()).then(|| said.to_string()))
+            }
+            CheckSpec::Moved(ways) => moved::unused(ways, moved).map_or(Ok(None), Err),
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Spec {
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckSpec {
     /// The command must succeed.
-    Run(Cmd),
+    Run { command: Cmd, is_noted: bool },
     /// Bytes of the load must have taken each of these ways.
     Moved(Vec<String>),
 }

@@ -187,6 +187,9 @@ pub struct Trial {
     /// Evidence that the load took this variant's way: bytes of the load tool's connections by ring, bytes spliced.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub moved: IndexMap<String, u64>,
+    /// What the scenario's checks have said after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub noted: Vec<String>,
     /// Other load disturbed the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<Disturbance>,

@@ -210,13 +210,13 @@ impl<'a> Experiment<'a> {
                 trials[last].repeated = true;
             }
             trials.push(trial);
+            disturbed = Some(trials.len() - 1);
+            if self.scenario().design.restart == Restart::Trial {
+                self.retire_all();
+            }
             if !again {
                 break;
             }
-            disturbed = Some(trials.len() - 1);
-        }
-        if self.scenario().design.restart == Restart::Trial {
-            self.retire_all();
         }
     }
 
@@ -278,13 +278,14 @@ impl<'a> Experiment<'a> {
             failure: None,
             usage: Usage::default(),
             moved: IndexMap::new(),
+            noted: Vec::new(),
             disturbed: None,
             repeated: false,
         };
         let design = &self.scenario().design;
         match measured {
             Err(failure) => Trial { failure: Some(failure.to_string()), ..blank },
-            Ok(trial::Measured { outcome, usage, moved }) => {
+            Ok(trial::Measured { outcome, usage, moved, noted }) => {
                 let outcome = outcome.and_then(|outcome| sound(outcome, design.errors, usage.seconds));
                 let calm = Calm { steal: design.steal, foreign: design.foreign };
                 Trial {
@@ -293,6 +294,7 @@ impl<'a> Experiment<'a> {
                     outcome: outcome.ok(),
                     usage,
                     moved,
+                    noted,
                     ..blank
                 }
             }

@@ -18,6 +18,8 @@ pub struct Measured {
     pub usage: Usage,
     /// As in `result::Trial`.
     pub moved: IndexMap<String, u64>,
+    /// As in `result::Trial`.
+    pub noted: Vec<String>,
 }
 
 /// Warms up, then measures. `load` is the cell's; cells may share the set-up.
@@ -33,10 +35,8 @@ pub fn run(
     let (outcome, usage) = trial.measure()?;
     let since = |(way, bytes): (String, u64)| (way.clone(), bytes - before[&way]);
     let moved = environment.moved(context)?.into_iter().map(since).collect();
-    if outcome.is_ok() {
-        environment.check(load, &moved)?;
-    }
-    Ok(Measured { outcome, usage, moved })
+    let noted = if outcome.is_ok() { environment.check(load, &moved)? } else { Vec::new() };
+    Ok(Measured { outcome, usage, moved, noted })
 }
 
 /// Least duration of a profile: each processor has about a thousand samples a second.

@@ -157,6 +157,9 @@ pub struct Check {
     /// pod`).
     #[serde(default)]
     pub moved: Vec<String>,
+    /// The result has a note of what the command says on its standard output.
+    #[serde(default)]
+    pub noted: bool,
     /// The variants and cells in which it is made.
     #[serde(default)]
     pub when: When,

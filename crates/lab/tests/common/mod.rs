@@ -146,7 +146,18 @@ fn trial(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: 
     let (usage, requests) = (usage(&outcome, speed, name), outcome.requests);
     let moved = moved(name, requests);
     let (at, variant) = (f64::from(round) * 30.0, name.into());
-    Trial { variant, round, at, outcome: Some(outcome), failure: None, usage, moved, disturbed: None, repeated: false }
+    Trial {
+        variant,
+        round,
+        at,
+        outcome: Some(outcome),
+        failure: None,
+        usage,
+        moved,
+        noted: Vec::new(),
+        disturbed: None,
+        repeated: false,
+    }
 }
 
 /// Bytes that did not go by the kernel; empty for the others.

@@ -160,7 +160,32 @@ fn next_look(looks: u32, time: u64) -> u64 {
     }
 }
 
-/// Whether a look at an observed connection asks its socket, too, which takes its executor: of idle ones every 16th.
+/// Whether a look at an observed connection asks its socket, too, which takes its executor: two looks in a row if the connection is in
+/// use, and ever fewer while nothing comes. Thousands that have just talked and are idle now would keep the processors from programs that
+/// are to enter their rings. Of idle ones every 16th look asks.
 fn is_count_due(looks: u32, id: u32, time: u64) -> bool {
-    looks >= UNSEEN_LOOKS && (looks < IDLE_LOOKS || (time / IDLE_LOOK + u64::from(id)).is_multiple_of(16))
+    let Some(since) = looks.checked_sub(UNSEEN_LOOKS) else { return false };
+    match looks < IDLE_LOOKS {
+        true => since == 0 || since.is_power_of_two(),
+        false => (time / IDLE_LOOK + u64::from(id)).is_multiple_of(16),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_connection_that_is_not_idle_yet_is_asked_twice_and_then_ever_more_rarely() {
+        let due: Vec<u32> = (0..IDLE_LOOKS).filter(|looks| is_count_due(*looks, 7, 0)).collect();
+        assert_eq!(due, [10, 11, 12, 14, 18, 26, 42, 74]);
+    }
+
+    #[test]
+    fn the_sockets_of_idle_connections_are_asked_in_turns() {
+        let turns = |id: u32| (0..32).filter(move |turn| is_count_due(IDLE_LOOKS, id, turn * IDLE_LOOK)).count();
+        assert!((0..16).all(|id| turns(id) == 2));
+        let asked = (0..16).filter(|id| is_count_due(IDLE_LOOKS, *id, 5 * IDLE_LOOK)).count();
+        assert_eq!(asked, 1, "one of sixteen at a time");
+    }
 }
