@@ -134,7 +134,7 @@ impl Sender {
         let around = self.around(wire);
         match self.writer.find_space(wire.half(self.side), around, pace).expect("no violation") {
             Space::Enough | Space::Left(_) => true,
-            Space::Little { is_some } => is_some,
+            Space::Little { room } => room > 0,
             Space::Stalled(_) => {
                 self.send_unread(wire);
                 true

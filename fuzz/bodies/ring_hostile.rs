@@ -97,7 +97,7 @@ pub fn run(data: &[u8]) {
             8 => ring.begin(),
             9 => ring.look(),
             10 => ring.mark(),
-            11 => ring.input.freeze(&ring.direction.reader),
+            11 => ring.input.freeze(&ring.direction.reader, |_| true),
             12 => ring.poll(),
             _ => ring.violate(&mut bytes),
         }

@@ -64,6 +64,12 @@ impl Copies {
         Ok(true)
     }
 
+    /// Whether the kernel has, or will have, a copy of a byte that the reader has read in the present stretch. A wrong word of the
+    /// writer's is found when the reader leaves.
+    pub fn are_of_read_bytes(&self, input: &Input, half: Half) -> bool {
+        self.discarded > 0 || self.so_far(input, half) != Ok(0)
+    }
+
     /// Learns the number of copies, if the writer has stored it. True: the number has become known.
     pub fn settle(&mut self, input: &Input, half: Half) -> Result<bool, PeerViolation> {
         let Left::AtMost(most) = self.left else { return Ok(false) };

@@ -297,6 +297,12 @@ impl Rx {
         self.copies.is_expected()
     }
 
+    /// Whether copies are still to be discarded, or the writer is sending some.
+    pub fn awaits_copies(&mut self, half: Half) -> bool {
+        let _ = self.next(half);
+        self.expects_copies() || self.input.is_copying() && !self.input.is_complete(half.writer)
+    }
+
     /// Number of bytes that were in the ring when this end left it, and that it has not read since.
     pub fn on_its_way(&self) -> u64 {
         if self.in_ring || self.is_handed_over { 0 } else { self.drain_to.saturating_sub(self.input.pos) }

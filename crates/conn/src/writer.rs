@@ -66,8 +66,8 @@ pub enum Space {
     Enough,
     /// There is too little space to wake a writer for, perhaps none: the writer waits.
     Little {
-        /// Whether there is any.
-        is_some: bool,
+        /// Number of bytes that fit.
+        room: usize,
     },
     /// The reader has left the ring.
     Left(Option<Reason>),
@@ -213,7 +213,7 @@ impl Writer {
             return Ok(Space::Enough);
         }
         if !self.stall.is_full(pace.now, pace.read, pace.patience) {
-            return Ok(Space::Little { is_some: self.tx.unread() < half.size as u64 });
+            return Ok(Space::Little { room: half.size.saturating_sub(self.tx.unread() as usize) });
         }
         self.stall.spill(self.tx.pos(), self.tx.pos() - self.stretch_from, half.size as u64);
         self.end(half, around, Some(Reason::Stalled)).map(Space::Stalled)

@@ -82,12 +82,12 @@ fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit: Limit) -> Result<
     // `wait` alone would go on for as long as something is ready, or handlers run.
     let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us.saturating_mul(1000)));
     while send_what_goes(c, fd, reason) == Sent::InPart {
+        if deadline.has_passed() {
+            return Err(Errno(libc::EAGAIN)); // after a last try: this process may have been stopped meanwhile
+        }
         match wait.pause(c, Number::of(fd), Want::Out) {
             Err(Errno(libc::EINTR)) if limit == Limit::Ours => wait = begin(limit_us),
             other => other?,
-        }
-        if deadline.has_passed() {
-            return Err(Errno(libc::EAGAIN));
         }
     }
     Ok(())

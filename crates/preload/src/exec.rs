@@ -3,7 +3,9 @@
 use crate::drain::Batch;
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use crate::{arena, attach, errno, generation, handlers, life::numbers, lineage, member, report, settings, thread, wait};
+use crate::{
+    arena, attach, errno, generation, handlers, life::numbers, lineage, member, report, settings, thread, wait,
+};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};

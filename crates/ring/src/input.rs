@@ -67,6 +67,8 @@ pub struct Input {
     pub epoch: u32,
     /// The writer is known to send copies of the unread bytes of this stretch.
     copying: bool,
+    /// The reader's word before [`Input::freeze`].
+    thawed: u64,
 }
 
 impl Input {
@@ -85,7 +87,7 @@ impl Input {
                 return None;
             }
             let pos = pos.max(word & POSITION);
-            let found = Input { pos, epoch, copying: word & COPYING != 0 };
+            let found = Input { pos, epoch, copying: word & COPYING != 0, thawed: word };
             if reader.head.compare_exchange(word, found.word(), Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 return Some(found);
             }
@@ -196,18 +198,38 @@ impl Input {
     }
 
     /// Leaves the stretch at the present position. The unread bytes will come by kernel. Ends with a full fence: the caller can
-    /// then look for bytes that were published before the writer could see the end.
-    pub fn freeze(&mut self, reader: &Reader) {
+    /// then look for bytes that were published before the writer could see the end. `has_copies`: whether the kernel has, or will
+    /// have, a copy of a byte that this end has read; asked once the writer's mark has been seen.
+    ///
+    /// Without such copies the mark goes. At the beginning of a stretch the word would else be the one of a reader that has not
+    /// entered yet ([`crate::Output::is_waiting`]).
+    pub fn freeze(&mut self, reader: &Reader, has_copies: impl Fn(&Input) -> bool) {
         // SYNC head: the writer marks the word before it sends a copy. Either this exchange sees the mark, or the writer
         // sees the end.
-        let word = reader.head.fetch_or(FROZEN, Ordering::SeqCst);
-        self.copying |= word & COPYING != 0;
+        let mut word = reader.head.load(Ordering::Acquire);
+        for _ in 0..PATIENCE {
+            self.copying |= word & COPYING != 0;
+            let mark = if self.copying && has_copies(self) { word & COPYING } else { 0 };
+            match reader.head.compare_exchange(
+                word,
+                word & !COPYING | mark | FROZEN,
+                Ordering::SeqCst,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => {
+                    (self.thawed, self.copying) = (word, mark != 0);
+                    break;
+                }
+                Err(now) => word = now, // the writer marks the word once
+            }
+        }
         fence_after_rmw();
     }
 
     /// Takes [`Input::freeze`] back: the writer looks at this word no more, as the stretch is complete.
-    pub fn thaw(&self, reader: &Reader) {
-        reader.head.fetch_and(!FROZEN, Ordering::SeqCst);
+    pub fn thaw(&mut self, reader: &Reader) {
+        self.copying = self.thawed & COPYING != 0;
+        reader.head.swap(self.word(), Ordering::SeqCst);
     }
 
     /// Leaves a complete stretch whose last byte has been read.

@@ -159,7 +159,7 @@ fn a_reader_ends_it_where_it_is() {
     let mut ring = Ring::entered(16, 100);
     ring.write(&[1; 10]);
     ring.read(4);
-    ring.input.freeze(&ring.direction.reader);
+    ring.input.freeze(&ring.direction.reader, |_| true);
     assert_eq!(ring.output.poll(&ring.direction.reader), Ok(Head::Frozen(104)));
     assert_eq!(ring.output.unread(), 6, "to be sent by kernel");
     assert_eq!(ring.input.is_frozen(&ring.direction.reader), Ok(true));
@@ -225,7 +225,7 @@ fn the_mark_of_an_old_stretch_means_nothing() {
     ring.write(&[1; 10]);
     assert_eq!(ring.output.mark_copying(&ring.direction.writer, &ring.direction.reader), Ok(Head::At(100)));
     ring.read(2);
-    ring.input.freeze(&ring.direction.reader);
+    ring.input.freeze(&ring.direction.reader, |_| true);
     assert_eq!(ring.output.poll(&ring.direction.reader), Ok(Head::Frozen(102)));
     assert_eq!(ring.output.begin(&ring.direction.writer, &ring.direction.reader, 111), Ok(()));
     let mut input = Input::at_position(111);

@@ -336,3 +336,6 @@ fn saved(taken: &Taken, ring: usize) -> Saved {
     };
     Saved { agreed, progress }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,10 +60,11 @@ impl Rx {
     }
 
     /// Whether a reader without this library lacks something: bytes that only the ring has; or of a stretch that this end has left,
-    /// and that was not handed over, the writer never sends the rest, or copies may come that this end would have to discard. `last`: length of the kernel's queue, if the kernel gets
-    /// nothing more.
+    /// and that was not handed over, the writer never sends the rest, or copies may come that this end would have to discard.
+    /// `last`: length of the kernel's queue, if the kernel gets nothing more.
     pub fn is_cut_off(&self, half: Half, last: Option<u64>) -> bool {
-        let is_lost = || half.is_left_unsent() || last.is_some_and(|queued| queued < self.on_its_way());
+        let is_left = || half.is_left_unsent() && self.published(half) > self.pos();
+        let is_lost = || is_left() || last.is_some_and(|queued| queued < self.on_its_way());
         let lacks = !self.in_ring && !self.is_handed_over && (self.expects_copies() || is_lost());
         lacks || self.is_kept_in_ring(half) && self.unread(half) > 0
     }
@@ -74,7 +75,8 @@ impl Rx {
         if !self.in_ring || self.is_kept_in_ring(half) {
             return Ok(());
         }
-        self.input.freeze(half.reader);
+        let copies = self.copies;
+        self.input.freeze(half.reader, |input| copies.are_of_read_bytes(input, half));
         for _ in 0..PATIENCE {
             if self.leave_frozen(half)? {
                 break;

@@ -93,7 +93,9 @@ fn leaves_beside_a_return(name: &'static str, room: usize, read: usize) {
     explore(name, 2, move || {
         let (wire, [mut sender, other], [idle, mut receiver]) = ends(room);
         sender.write(&wire, 2).unwrap();
-        (0..read).for_each(|_| drop(receiver.read(&wire, 1)));
+        for _ in 0..read {
+            receiver.read(&wire, 1);
+        }
         let reader = {
             let wire = wire.clone();
             thread::spawn(move || {

@@ -60,7 +60,7 @@ fn enter_last_ring(c: &Conn, rx: &mut Rx, fd: i32) {
 mod tests {
     use super::*;
     use crate::link;
-    use crate::stream::unrung::tests::{attached, silent_link};
+    use crate::stream::unrung::tests::{SLOT, attached, silent_link};
     use sidestep_conn::Writer;
     use sidestep_ring::slot::{self, Wish};
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn the_stack_leaves_a_connection_whose_reading_side_is_shut() {
         let at = silent_link(0x7e5a);
-        let c = attached(at);
+        let c = attached(at, SLOT);
         assert!(c.with_tx(|end| *end = Writer::default()).is_ok());
         c.raise(flag::STACK);
         shutting(c, -1, libc::SHUT_RD);

@@ -296,15 +296,12 @@ pub fn serve_all() {
 mod tests {
     use super::*;
     use crate::link;
-    use crate::stream::unrung::tests::{attached, silent_link};
+    use crate::stream::unrung::tests::{AT, SLOT, attached, silent_link};
     use sidestep_conn::Flip;
     use sidestep_sys::{clock, fd as fdsys};
     use std::io::Write as _;
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
-
-    /// Bytes before the stretch.
-    const AT: u64 = 1000;
 
     fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");

@@ -57,8 +57,8 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
         let want = source.len() - from;
         match end.tx.next(half, want.min(CHUNK)).map_err(|violation| broken(c, fd, violation))? {
             Write::Ring(0) if want == 0 => return Ok(0),
-            Write::Ring(0) => {
-                if !found_space(c, end, fd)? {
+            Write::Ring(space) if space < least(want, from, half.size) => {
+                if !found_space(c, end, fd, least(want, from, half.size))? {
                     return Err(Errno(EAGAIN));
                 }
             }
@@ -118,8 +118,17 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
     Ok(n)
 }
 
-/// The ring is full. True: there is space now, or another carrier.
-fn found_space(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
+/// Least space for a call that has `want` bytes left to send, after `from` others. As in the kernel, a short message goes as a whole or
+/// not at all: those of several threads are not torn.
+fn least(want: usize, from: usize, size: usize) -> usize {
+    if from == 0 && want <= WHOLE.min(size / 2) { want } else { 1 }
+}
+
+/// A call with at most so many bytes sends a short message. A writer that is told of space has twice as much.
+const WHOLE: usize = 4096;
+
+/// The ring has less space than `least`. True: there is as much now, or another carrier.
+fn found_space(c: &Conn, end: &mut Writer, fd: i32, least: usize) -> Result<bool> {
     let pace = Pace { now: arch::ticks(), read: read_by_peer(c), patience: clock::ticks_of_us(STALL_US) };
     match end.find_space(c.tx_half(), around(c), pace).map_err(|violation| broken(c, fd, violation))? {
         Space::Enough => Ok(true),
@@ -127,9 +136,9 @@ fn found_space(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
             count_return(c, returned);
             Ok(true)
         }
-        Space::Little { is_some } => {
+        Space::Little { room } => {
             blocked(c);
-            Ok(is_some)
+            Ok(room >= least)
         }
         Space::Stalled(returned) => {
             blocked(c);
@@ -172,11 +181,12 @@ pub fn offers_space(c: &Conn, end: &mut Writer, fd: i32) -> Option<bool> {
     if !end.tx.in_ring() {
         return None;
     }
-    // A writer that found no space is told when enough is free. Any other writer may fill the ring to the last byte.
-    if !c.has(flag::TX_BLOCKED) && !matches!(next, Ok(Write::Ring(0))) {
+    // A writer that found no space is told when enough is free. Any other writer may fill the ring, but for a short message.
+    let is_tight = matches!(next, Ok(Write::Ring(space)) if space < WHOLE.min(c.tx_half().size / 2));
+    if !c.has(flag::TX_BLOCKED) && !is_tight {
         return Some(true);
     }
-    match found_space(c, end, fd) {
+    match found_space(c, end, fd, 1) {
         Ok(_) if !end.tx.in_ring() => None,
         Ok(_) if end.has_enough_space(c.tx_half()) => {
             c.lower(flag::TX_BLOCKED);

@@ -41,7 +41,7 @@ fn ended_or_marked(name: &str, by_reader: bool) {
             thread::spawn(move || {
                 let kept = read(&direction, &mut input);
                 if by_reader {
-                    input.freeze(&direction.reader);
+                    input.freeze(&direction.reader, |_| true);
                 }
                 (kept, input.is_copying(), direction.half().resume())
             })

@@ -12,6 +12,7 @@ use crate::sys::{fds, io, net, poll, select};
 
 pub const CASES: &[Case] = &[
     case("sets.writer_sleeps_in_an_outer_set", writer_in_outer).bulk(),
+    case("sets.writer_in_a_watched_set_with_little_kernel_space", little_space).bulk(),
     case("sets.set_inside_a_set", nested),
     case("sets.set_inside_a_set_edge", nested_edge),
     case("sets.set_inside_a_set_tells_what_was_asked_for", nested_asks).reason("urgent"),
@@ -185,4 +186,33 @@ fn writer_in_outer() {
         }
     }
     other.recv(sent);
+}
+
+/// One write for each time that the outer set says that there is space, with pieces of any size and a small send buffer: also
+/// where the kernel carries, and a write has filled its buffer without EAGAIN.
+fn little_space() {
+    const TOTAL: u64 = 2_000_000;
+    let mut rng = crate::rng::Rng::new(crate::rng::run_seed());
+    for round in 0..12 {
+        let (mut end, mut peer) = link::client(V4);
+        net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &16_384).expect("SO_SNDBUF");
+        fds::set_nonblocking(end.fd(), true);
+        let (inner, outer) = (Epoll::new(), Epoll::new());
+        inner.add(end.fd(), OUT);
+        outer.add(inner.fd, IN);
+        peer.start("mixed", &[0, TOTAL, 5000, round]);
+        let goal = end.tx.at + TOTAL;
+        while end.tx.at < goal {
+            assert_eq!(outer.mask_of(inner.fd, 3000), IN, "round {round}, {} bytes left", goal - end.tx.at);
+            if inner.wait(0).is_empty() {
+                continue;
+            }
+            let n = (1 + rng.below(5000)).min(goal - end.tx.at) as usize;
+            match end.tx.try_send(n, io::write) {
+                Ok(_) | Err(EAGAIN) => {}
+                Err(e) => panic!("round {round}: {e:?}"),
+            }
+        }
+        peer.finish();
+    }
 }

@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     case("stream.a_thousand_pieces_in_one_call", thousand_pieces),
     case("stream.writers_share_a_socket", writers_share).bulk(),
     case("stream.long_records_of_two_writers_stay_whole", long_records).bulk(),
+    case("stream.short_records_of_several_writers_stay_whole", short_records).bulk(),
     case("stream.readers_share_a_socket", readers_share).bulk(),
 ];
 
@@ -151,6 +152,28 @@ fn long_records() {
         assert!(both[..LONG].iter().all(|byte| *byte == both[0]), "another record in the first one");
         assert!(both[LONG..].iter().all(|byte| *byte == 3 - both[0]), "another record in the second one");
     }
+}
+
+/// Blocking writes of several threads, of which each often finds less space than its record needs.
+fn short_records() {
+    const SHORT: usize = 100;
+    const RECORDS: usize = 6000;
+    const WRITERS: u8 = 4;
+    let (a, b) = link::own_pair(V4);
+    std::thread::scope(|s| {
+        for writer in 0..WRITERS {
+            let fd = a.fd();
+            s.spawn(move || (0..RECORDS).for_each(|_| assert_eq!(io::write(fd, &[writer; SHORT]), Ok(SHORT))));
+        }
+        let mut record = [0; SHORT];
+        for at in 0..RECORDS * usize::from(WRITERS) {
+            if at % 600 == 0 {
+                crate::sys::cpu::sleep_ms(5); // until the ring is full
+            }
+            assert_eq!(io::recv(b.fd(), &mut record, libc::MSG_WAITALL), Ok(SHORT));
+            assert!(record.iter().all(|byte| *byte == record[0]), "record {at} has bytes of another one: {record:?}");
+        }
+    });
 }
 
 /// Each byte goes to exactly one of the readers.

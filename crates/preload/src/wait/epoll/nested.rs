@@ -122,8 +122,12 @@ fn any_ready(s: &Set, inner: &mut Inner) -> bool {
             let c = arena::conn(r.conn);
             if !c.is_attached() {
                 hand_back(s, &mut inner.regs, fd); // from now on the kernel makes the set readable
-            } else if report::poll_registration(&r, c, fd).is_to_be_told {
-                return true;
+            } else {
+                let look = report::poll_registration(&r, c, fd);
+                if look.is_to_be_told {
+                    return true;
+                }
+                report::expect_space(s, &r, c, fd, look.found);
             }
         }
         inner.ready.list.remove(&mut inner.regs, number);

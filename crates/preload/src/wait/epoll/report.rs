@@ -174,9 +174,7 @@ impl ready::Set for Report<'_> {
             return Looked::Nothing;
         }
         let Look { found, is_to_be_told, tail } = poll_registration(&r, c, fd);
-        if c.course.is(Course::Unsent) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
-            if readiness::is_kernels(c) { ask_for_out(self.set, &r, fd) } else { due::expect_space() }
-        }
+        expect_space(self.set, &r, c, fd, found);
         if is_to_be_told && !self.tell(epoll_event { events: found, u64: r.data }) {
             return Looked::Unreported;
         }
@@ -248,6 +246,13 @@ fn is_level(s: &Set, regs: &mut Regs, data: u64) -> bool {
 pub(super) fn arm_again(s: &Set, regs: &mut Regs, fd: i32, is_told: impl Fn(u64) -> bool) {
     if let Some(r) = regs.get(fd).filter(|r| r.is_native() && r.events & (ET | ONESHOT) != 0 && is_told(r.data)) {
         let _ = put(s, fd, r.events, (r.events, r.data));
+    }
+}
+
+/// After a look that has `found` no space for a registration that waits for some, or unsent bytes: somebody will report the space.
+pub(super) fn expect_space(s: &Set, r: &Reg, c: &Conn, fd: i32, found: u32) {
+    if c.course.is(Course::Unsent) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
+        if readiness::is_kernels(c) { ask_for_out(s, r, fd) } else { due::expect_space() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a program does with its ring and its socket while the stack takes the connection, or gives it up.
 
-use super::*;
+use super::{Carried, NotCarried};
 use crate::calls::close;
-use crate::carried::{Carried, NotCarried};
+use crate::cause::Cause;
 use crate::handover::tests::{BEFORE, ProgramsEnd, SLOT, copy, in_rings, memory_of_a_link};
 use crate::ledger::Ledger;
 use crate::pace::Pace;
@@ -11,8 +11,10 @@ use crate::subject::Subject;
 use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_device::path::{Freshness, Path};
+use sidestep_ring::slot::{self, Wish};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 
 /// A connection of which each end has sent [`BEFORE`] bytes, and read the other's.
 fn connected() -> (TcpStream, TcpStream) {
