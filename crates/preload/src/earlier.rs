@@ -36,18 +36,23 @@ pub fn begin() {
 }
 
 /// Holds the connections on the kernel if the broker holds all of this process's, or lets them go. The caller holds the broker lock.
-pub fn obey() {
+/// True: the caller calls [`attend`] once it has given that back.
+pub fn obey() -> bool {
     let hold = counters::holds();
-    if HELD.swap(hold, Relaxed) != hold {
-        links().for_each(|l| l.connections().for_each(|(slot, index)| hold_one(l, slot, index, hold)));
+    let has_changed = HELD.swap(hold, Relaxed) != hold;
+    if has_changed {
+        links().for_each(|l| l.connections().for_each(|(slot, _)| l.hold(slot, hold)));
     }
+    has_changed
 }
 
+/// Does what the connections' writers have to do after [`obey`], which may send, and wait for a stack.
 #[cold]
-fn hold_one(l: &Link, slot: usize, index: u32, hold: bool) {
-    l.hold(slot, hold);
-    let c = arena::conn(index);
-    if c.is_attached() {
-        stretch::attend(c, arena::local(index).fd.load(Relaxed) as i32);
+pub fn attend() {
+    for (_, index) in links().flat_map(Link::connections) {
+        let c = arena::conn(index);
+        if c.is_attached() {
+            stretch::attend(c, arena::local(index).fd.load(Relaxed) as i32);
+        }
     }
 }

@@ -219,11 +219,14 @@ fn listen() -> bool {
     }
     let all = hear_all();
     HEARD.store(pending, SeqCst);
-    earlier::obey();
+    let is_held_anew = earlier::obey();
     if !all || broker::owes() {
         broker::ask_again();
     }
     LOCK.unlock();
+    if is_held_anew {
+        earlier::attend();
+    }
     true
 }
 

@@ -90,7 +90,9 @@ pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> 
 /// The stack has nothing to do with a connection any more: closes its socket, once that has what the program has left in its ring. A
 /// program that is dead, or makes no call from now on, does not send that itself.
 pub fn close(program: &mut Program, socket: OwnedFd, closing: &mut Closing) {
-    program.send_left(socket.as_fd());
+    if !program.send_left(socket.as_fd()) && program.is_gone() {
+        sidestep_sys::tcp::abort(socket.as_raw_fd()); // the stream must not seem complete
+    }
     closing.close(socket);
 }
 

@@ -256,6 +256,11 @@ impl Program {
         }
         // Bytes that only the ring has are read there, also by a program that would leave the ring.
         let ended = if self.tx.in_ring() { self.tx.end_in_ring(half) } else { self.tx.end_without_copies(half) };
+        // The program has left the ring since the look: nobody can put these bytes before what the kernel receives from now on.
+        if self.tx.has_unsent() {
+            half.leave_unsent();
+            sidestep_sys::tcp::abort(socket.as_raw_fd());
+        }
         // A program that may use its socket already has the counts, and sends the rest itself.
         if !self.parked.is_multiple_of(2) {
             let sent = end.saturating_add(behind);
@@ -267,6 +272,11 @@ impl Program {
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
+    }
+
+    /// The program has ended, or has given its slot back: it sends nothing any more.
+    pub fn is_gone(&self) -> bool {
+        self.link.is_released(self.slot)
     }
 
     /// Whether [`Program::send_left`] may have something to do.

@@ -19,13 +19,16 @@ impl Tx {
         Ok(())
     }
 
-    /// As [`Tx::end_without_copies`], for a reader that reads in the ring to its end, as it takes nothing by kernel.
+    /// As [`Tx::end_without_copies`], for a reader that reads in the ring to its end, as it takes nothing by kernel. A reader that
+    /// has left the ring is not one: this end has unsent bytes then.
     pub fn end_in_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
-        self.end_without_copies(half)?;
-        if self.carrier == Carrier::Kernel && self.output.unread() > 0 {
-            half.leave_unsent();
+        let is_read = self.carrier == Carrier::Ring && !self.output.is_waiting(half.reader);
+        if !is_read || !half.claim_sending() {
+            return self.end_without_copies(half);
         }
-        Ok(())
+        let kept = self.keep_unread(half);
+        half.has_sent();
+        kept
     }
 
     /// The kernel takes nothing more, because the reader is gone. Unsent bytes stay unsent.
@@ -46,13 +49,17 @@ impl Tx {
         left
     }
 
-    /// A reader that leaves the ring looks at the mark afterwards, and this end looks at the reader's word after it has set the mark:
-    /// one of them at least sees the other. A reader that sees the mark waits until the stretch is complete. If the mark is still there
-    /// then, it goes on in the ring. So this end takes the mark back first.
     fn leave_claimed(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !matches!(self.carrier, Carrier::Copying { .. }) {
             return Ok(()); // a reader that has left the ring can get the bytes by kernel only
         }
+        self.keep_unread(half)
+    }
+
+    /// A reader that leaves the ring looks at the mark afterwards, and this end looks at the reader's word after it has set the mark:
+    /// one of them at least sees the other. A reader that sees the mark waits until the stretch is complete. If the mark is still there
+    /// then, it goes on in the ring. So this end takes the mark back first. The caller has claimed the sending.
+    fn keep_unread(&mut self, half: Half) -> Result<(), PeerViolation> {
         let before = half.sent_to();
         half.leave_unsent();
         let looked = self.output.poll(half.reader);
@@ -61,7 +68,10 @@ impl Tx {
             half.set_sent_to(before);
         }
         self.heed(half, looked?);
-        self.stop_copying(half);
+        match self.carrier {
+            Carrier::Ring => self.complete(half, 0),
+            _ => self.stop_copying(half),
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use crate::record::Conn;
 use crate::stream::peer::{self, Word};
 use crate::stream::{leave, parked, rx};
 use crate::wait::Deadline;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sidestep_conn::{Rx, Writer};
 use sidestep_sys::{clock, tcp};
 
@@ -45,11 +46,22 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
 /// Discards copies in the kernel's queue, and those that are about to arrive: they are no unread data, and must not cause a
 /// reset. Waits for those of a writer that is sending some, and for those on their way in the kernel, for a limited time.
 fn discard_all_copies(c: &Conn, rx: &mut Rx, fd: i32) {
-    let deadline = Deadline::after_ns(Some(COPIES_US * 1000));
-    while !has_discarded_all(c, rx, fd) && !deadline.has_passed() {
+    let may_wait = clock::monotonic_ns() >= NO_WAIT_BEFORE.load(Relaxed);
+    let deadline = Deadline::after_ns(Some(if may_wait { COPIES_US } else { COPIES_BRIEF_US } * 1000));
+    while !has_discarded_all(c, rx, fd) {
+        if deadline.has_passed() {
+            NO_WAIT_BEFORE.store(clock::monotonic_ns() + PAUSE * COPIES_US * 1000, Relaxed);
+            return;
+        }
         clock::nap_us(COPY_LOOK_US);
     }
 }
+
+/// Until this time (nanoseconds) a close waits briefly: another one has waited in vain, perhaps for the same peer, which may have many
+/// connections and be stopped, or hostile.
+static NO_WAIT_BEFORE: AtomicU64 = AtomicU64::new(0);
+/// How many times as long as a wait in vain the next ones are brief.
+const PAUSE: u64 = 10;
 
 /// Whether no copies are left, and none come any more.
 fn has_discarded_all(c: &Conn, rx: &mut Rx, fd: i32) -> bool {
@@ -64,6 +76,7 @@ fn has_discarded_all(c: &Conn, rx: &mut Rx, fd: i32) -> bool {
 
 /// A writer's thread may wait that long for its turn on a busy machine.
 const COPIES_US: u64 = 200_000;
+const COPIES_BRIEF_US: u64 = 2000;
 const COPY_LOOK_US: u64 = 50;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::stream::native::natively;
 use crate::stream::{parked, rx, stretch};
 use crate::{arena, drain, errno};
 use core::ffi::c_int;
+use core::sync::atomic::{Ordering::SeqCst, fence};
 use sidestep_abi::Reason;
 use sidestep_conn::Rx;
 
@@ -35,15 +36,19 @@ fn shutting(c: &'static Conn, fd: i32, how: i32) {
     errno::keep(|| parked::fetch_back(c));
     if how != libc::SHUT_RD {
         errno::keep(|| drain::end_tx(c, fd));
+        if !c.has(flag::RX_SHUT) {
+            c.tx_half().set_fin();
+            fence(SeqCst);
+        }
     }
+    // Another thread may be shutting the other direction. It raises its flag, or sets `fin`, before it looks here: one of the two sees
+    // both.
     if c.has(flag::TX_SHUT) && c.has(flag::RX_SHUT) {
         let _ = c.with_rx(|rx| enter_last_ring(c, rx, fd));
-        // Another thread may still be ending the other direction. Then that thread says it.
+        fence(SeqCst);
         if how != libc::SHUT_RD || c.tx_half().has_fin() {
             c.tx_half().set_shut();
         }
-    } else if how != libc::SHUT_RD {
-        c.tx_half().set_fin();
     }
 }
 

@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_has_no_room_for_is_not_left_to_a_stack_that_leaves() {
-        let at = silent_link(0x7e58);
+        let at = silent_link(0x7e5b);
         let c = with_bytes_for_the_stack(at);
         let (mut near, _far) = connected();
         fill(&mut near);
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_remote_peer_that_has_ended_its_own_direction_was_not_killed() {
-        let at = silent_link(0x7e59);
+        let at = silent_link(0x7e5c);
         let c = with_bytes_for_the_stack(at);
         let (near, far) = connected();
         far.shutdown(Shutdown::Write).expect("shutdown");

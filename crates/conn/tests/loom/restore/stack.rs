@@ -132,7 +132,10 @@ impl<'c> Ends<'c> {
         if unread > 0 {
             life.step(|| self.tx.sent_unread(outgoing, unread))?;
         }
-        life.step(|| self.tx.end_without_copies(outgoing))?.expect("no violation");
+        life.step(|| {
+            if self.tx.in_ring() { self.tx.end_in_ring(outgoing) } else { self.tx.end_without_copies(outgoing) }
+        })?
+        .expect("no violation");
         if !self.parked.is_multiple_of(2) {
             life.step(|| incoming.found_sent(end + behind))?;
         }
