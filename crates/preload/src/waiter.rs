@@ -84,6 +84,12 @@ pub fn acquire() -> Option<u32> {
     Some(place)
 }
 
+/// Those of these waiters, a bit each, that epoll sets use.
+pub fn of_sets(places: u64) -> u64 {
+    let is_sets = |place: &usize| places & 1 << *place != 0 && WAITERS[*place].user.load(Relaxed) == 0;
+    (0..PLACES).filter(is_sets).fold(0, |sets, place| sets | 1 << place)
+}
+
 pub fn release(place: u32) {
     debts::paid(Debt::new(&LENT, place));
     TAKEN.fetch_and(!(1 << place), AcqRel);

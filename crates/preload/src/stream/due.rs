@@ -1,5 +1,5 @@
 //! The time of the next look at writers that found no space, since their readers may have stalled. No wait sleeps beyond that
-//! time. A set that other connections keep busy looks, too.
+//! time. A set that other connections keep busy looks, too. A thread that sleeps in a set already is woken (`unrung.rs`).
 
 use sidestep_sys::clock::Due;
 

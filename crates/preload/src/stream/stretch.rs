@@ -1,7 +1,7 @@
 //! The end of a stretch that we write, whatever the cause, and the bytes that must then go by kernel.
 
 use super::peer::{self, Word, broken};
-use super::{due, iov, parked};
+use super::{due, iov, parked, unrung};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{arena, counters, errno, settings};
@@ -166,8 +166,11 @@ fn may_begin_here(c: &Conn, end: &mut Writer) -> bool {
 
 /// The kernel takes no more now. The next wait tries again.
 pub fn blocked(c: &Conn) {
-    c.put(flag::TX_BLOCKED, true);
+    let is_first = !c.has(flag::TX_BLOCKED) && c.raise(flag::TX_BLOCKED);
     due::expect_space();
+    if is_first {
+        unrung::no_space(c);
+    }
 }
 
 /// Something rang for this connection: does what our direction has to do. Also called by waits that ask the kernel.

@@ -14,7 +14,7 @@ use sidestep_ring::side;
 pub fn bytes(c: &Conn) {
     let half = c.rx_half();
     if half.has_bytes() && half.tail() != c.seen_tail.load(Relaxed) {
-        ring(c);
+        ring(c, doorbells(c));
     }
 }
 
@@ -25,17 +25,31 @@ pub fn space(c: &Conn) {
     if c.has(flag::TX_BLOCKED) {
         c.lower(flag::TX_BLOCKED);
         c.spaces.fetch_add(1, Relaxed);
-        ring(c);
+        ring(c, doorbells(c));
     }
+}
+
+/// A write has found no space. A thread that sleeps in an epoll set may have been told of space before, so nobody reports the next
+/// space to that thread, and its sleep has no end. It must look once more. A blocked call waits for space only if it has looked for
+/// some itself.
+#[cold]
+pub fn no_space(c: &Conn) {
+    let places = waiter::of_sets(doorbells(c));
+    if places != 0 {
+        ring(c, places);
+    }
+}
+
+fn doorbells(c: &Conn) -> u64 {
+    side::doorbells(&c.words().side[c.my_side()])
 }
 
 /// No handler may jump out in between: a doorbell that is disarmed must ring.
 #[cold]
-fn ring(c: &Conn) {
+fn ring(c: &Conn, places: u64) {
     if arena::is_inherited(c) {
         return; // the doorbells are another process's
     }
-    let places = side::doorbells(&c.words().side[c.my_side()]);
     let (l, slot) = (link::get(c.link.load(Relaxed)), c.slot.load(Relaxed) as usize);
     critical::section(|| waiter::ring_all(l.mark_own(slot, places)));
 }
@@ -43,7 +57,7 @@ fn ring(c: &Conn) {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::stream::rx;
+    use crate::stream::{rx, stretch};
     use crate::{broker, thread};
     use sidestep_abi::link::{Header, link_size};
     use sidestep_abi::msg::{Kind, Msg};
@@ -148,6 +162,34 @@ pub mod tests {
         assert!(!waiter::has_news(place), "nobody had waited");
         side::remove_doorbell(&c.words().side[0], place);
         waiter::release(place);
+        link::remove(at);
+    }
+
+    #[test]
+    fn a_write_without_space_wakes_who_sleeps_in_a_set() {
+        let at = silent_link(0x7e5b);
+        let c = attached(at, SLOT);
+        let rings = |place| fdsys::poll_now(waiter::doorbell(place), libc::POLLIN) != 0;
+        let sleep = |place| {
+            fdsys::hush(waiter::doorbell(place));
+            waiter::poll_news(place, |_| ());
+            waiter::listen(place);
+        };
+        let (sets, calls) = (waiter::acquire().expect("a waiter"), waiter::acquire_for_thread().expect("another one"));
+        for place in [sets, calls] {
+            side::add_doorbell(&c.words().side[0], place);
+            sleep(place);
+        }
+        stretch::blocked(c);
+        assert!(waiter::has_news(sets) && rings(sets), "its thread has been told of space before");
+        assert!(!waiter::has_news(calls) && !rings(calls), "its thread looks for itself");
+        sleep(sets);
+        stretch::blocked(c);
+        assert!(!waiter::has_news(sets) && !rings(sets), "its thread has looked");
+        for place in [sets, calls] {
+            side::remove_doorbell(&c.words().side[0], place);
+            waiter::release(place);
+        }
         link::remove(at);
     }
 }

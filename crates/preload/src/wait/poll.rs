@@ -43,17 +43,16 @@ pub fn poll(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: 
 pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
     member::check();
     match survey(fds) {
-        Holds::Nothing if wait::epoll::native_cap().is_some() => errno::give(poll_sets(fds, ns, mask)) as i32,
-        Holds::Nothing => native(),
+        Holds::Nothing => poll_natively(fds, ns, mask, native),
         Holds::Native => {
-            let natively = |room: &mut [pollfd]| {
+            let polled = with_list(fds.len(), |room| {
                 let gates = Gates::enter(fds, room);
                 // Only inside the gates is it certain that none has been attached meanwhile.
-                let n = (survey(fds) == Holds::Native).then(native);
+                let n = (survey(fds) == Holds::Native).then(|| poll_natively(fds, ns, mask, native));
                 gates.leave();
                 n
-            };
-            match with_list(fds.len(), natively) {
+            });
+            match polled {
                 Ok(Some(n)) => n,
                 Ok(None) => errno::give(poll_both(fds, ns, mask)) as i32,
                 Err(e) => errno::give(Err(e)) as i32,
@@ -134,17 +133,19 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
     }
 }
 
-/// The list holds epoll sets, which must be refreshed now and then.
-#[cold]
-fn poll_sets(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t) -> Result<usize> {
+/// The list holds nothing attached. Epoll sets that it may hold must be refreshed now and then.
+fn poll_natively(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
+    if wait::epoll::native_cap().is_none() {
+        return native();
+    }
     let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
     loop {
         let cap = wait::epoll::native_cap();
         let left = if ns == Some(0) { NOW } else { deadline.left(cap) };
         // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
-        let n = errno::check(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(&left), mask) } as isize)?;
-        if n > 0 || cap.is_none() || ns == Some(0) || deadline.has_passed() {
-            return Ok(n);
+        let n = unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(&left), mask) };
+        if n != 0 || cap.is_none() || ns == Some(0) || deadline.has_passed() {
+            return n;
         }
         errno::keep(wait::epoll::poll_nested);
     }
@@ -218,8 +219,7 @@ impl Poll<'_> {
                 continue; // if this news turns out to be nothing, the next round sleeps
             }
             quiet.hold_back(false)?;
-            let room = core::mem::take(&mut self.gates);
-            let gates = Gates::enter(self.fds, room);
+            let gates = Gates::enter(self.fds, core::mem::take(&mut self.gates));
             let heard = self.sleep(&deadline, quiet.mask(mask), began);
             self.gates = gates.leave();
             let heard = heard?;
@@ -232,6 +232,7 @@ impl Poll<'_> {
                     return Ok(n);
                 }
             }
+            errno::keep(wait::epoll::poll_nested); // the list may hold epoll sets
         }
     }
 
@@ -325,7 +326,7 @@ impl Poll<'_> {
 
     /// Longest sleep if nothing happens. None: no limit.
     fn cap(&self, p: u32) -> Option<u64> {
-        let mut cap = None;
+        let mut cap = wait::epoll::native_cap();
         self.each_attached(|c| {
             if !link::get(c.link.load(Relaxed)).knows(p) {
                 cap = Some(UNKNOWN_BELL_US);

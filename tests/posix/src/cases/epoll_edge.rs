@@ -7,6 +7,7 @@ use crate::peer::Peer;
 use crate::sys::epoll::{ET, Epoll, IN, OUT, RDHUP};
 use crate::sys::errno::EAGAIN;
 use crate::sys::net::Family::{V4, V6};
+use crate::sys::threads::blocked;
 use crate::sys::{fds, io};
 
 pub const CASES: &[Case] = &[
@@ -17,6 +18,7 @@ pub const CASES: &[Case] = &[
     case("epoll_edge.added_with_data_waiting", added_late),
     case("epoll_edge.out_edge_when_space_returns", out_edge).bulk(),
     case("epoll_edge.out_edge_after_a_write_that_found_space", out_edge_after_write),
+    case("epoll_edge.out_edge_for_a_thread_that_sleeps_already", out_edge_for_a_sleeper).bulk(),
     case("epoll_edge.writable_once", writable_once),
     case("epoll_edge.edge_at_the_end", edge_at_end),
     case("epoll_edge.no_edge_lost_while_streaming", stream).bulk(),
@@ -191,4 +193,32 @@ fn arrivals_to_a_writer() {
     peer.call("urgent", &[1]);
     assert_eq!(set.wait(30), [], "urgent data");
     end.recv(100);
+}
+
+/// One thread sleeps in the set, and another one fills the buffers. The reader reads nothing until all bytes are written: they fit
+/// into the kernel's buffers.
+fn out_edge_for_a_sleeper() {
+    const ALL: usize = 1 << 20;
+    let (mut end, mut other) = link::own_pair(V4);
+    let set = edge_set(&end, OUT);
+    assert_eq!(set.mask_of(end.fd(), 2000), OUT);
+    for _ in 0..20 {
+        end.send(10);
+        other.recv(10);
+        set.wait(0);
+    }
+    let mut sent = 0;
+    let mut sleeper = blocked(move || set.wait(5000));
+    while sent < ALL {
+        match end.tx.try_send(10_000, io::write) {
+            Ok(n) => sent += n,
+            Err(EAGAIN) => {
+                assert_eq!(sleeper.join(), [(OUT, end.fd() as u64)], "after {sent} bytes");
+                sleeper = blocked(move || set.wait(5000));
+            }
+            Err(e) => panic!("{e:?}"),
+        }
+    }
+    other.recv(sent);
+    drop(sleeper); // nothing wakes it
 }

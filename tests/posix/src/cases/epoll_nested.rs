@@ -12,7 +12,9 @@ use crate::sys::{fds, io, net, poll, select};
 
 pub const CASES: &[Case] = &[
     case("sets.writer_sleeps_in_an_outer_set", writer_in_outer).bulk(),
-    case("sets.writer_in_a_watched_set_with_little_kernel_space", little_space).bulk(),
+    case("sets.writer_sleeps_in_poll_beside_other_connections", writer_in_poll).bulk(),
+    case("sets.writer_in_a_watched_set_with_little_kernel_space", || little_space(false)).bulk(),
+    case("sets.writer_in_a_watched_set_asks_for_less", || little_space(true)).bulk(),
     case("sets.set_inside_a_set", nested),
     case("sets.set_inside_a_set_edge", nested_edge),
     case("sets.set_inside_a_set_tells_what_was_asked_for", nested_asks).reason("urgent"),
@@ -188,9 +190,42 @@ fn writer_in_outer() {
     other.recv(sent);
 }
 
+/// As [`writer_in_outer`], in poll(2) with another connection, of few bytes and of many.
+fn writer_in_poll() {
+    const ALL: usize = 1 << 20;
+    let (few, _) = link::cold_pair_ends(V4, 1);
+    let (many, _) = link::numbered_pair(V4, 2);
+    for (number, beside) in [(3, few.fd()), (4, many.fd())] {
+        let (mut end, mut other) = link::numbered_pair(V4, number);
+        fds::set_nonblocking(end.fd(), true);
+        let inner = Epoll::new();
+        inner.add(end.fd(), OUT);
+        let is_readable = || {
+            let mut list = [beside, inner.fd].map(|fd| poll::want(fd, libc::POLLIN));
+            poll::poll(&mut list, 5000) == Ok(1) && list[1].revents == libc::POLLIN
+        };
+        for _ in 0..20 {
+            assert!(is_readable());
+            assert_eq!(inner.mask_of(end.fd(), 0), OUT);
+            end.send(10);
+            other.recv(10);
+        }
+        let mut sent = 0;
+        while sent < ALL {
+            match end.tx.try_send(10_000, io::write) {
+                Ok(n) => sent += n,
+                Err(EAGAIN) => assert!(is_readable(), "after {sent} bytes, connection {number}"),
+                Err(e) => panic!("{e:?}"),
+            }
+        }
+        other.recv(sent);
+    }
+}
+
 /// One write for each time that the outer set says that there is space, with pieces of any size and a small send buffer: also
-/// where the kernel carries, and a write has filled its buffer without EAGAIN.
-fn little_space() {
+/// where the kernel carries, and a write has filled its buffer without EAGAIN. `narrows`: the writer waits for bytes, too, until a
+/// moment before.
+fn little_space(narrows: bool) {
     const TOTAL: u64 = 2_000_000;
     let mut rng = crate::rng::Rng::new(crate::rng::run_seed());
     for round in 0..12 {
@@ -203,6 +238,11 @@ fn little_space() {
         peer.start("mixed", &[0, TOTAL, 5000, round]);
         let goal = end.tx.at + TOTAL;
         while end.tx.at < goal {
+            if narrows {
+                inner.modify(end.fd(), IN | OUT);
+                outer.wait(0);
+                inner.modify(end.fd(), OUT);
+            }
             assert_eq!(outer.mask_of(inner.fd, 3000), IN, "round {round}, {} bytes left", goal - end.tx.at);
             if inner.wait(0).is_empty() {
                 continue;

@@ -96,7 +96,8 @@ fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Opti
         let result = change(r, op, wanted)?;
         if result.is_ok() {
             watch_anew(s, &mut inner.regs, fd);
-            is_first = !is_less && inner.hear_edge(fd);
+            // The new mask of a nested set asks for no space, although an earlier look may have asked the kernel for some.
+            is_first = (!is_less || s.nested.load(Relaxed)) && inner.hear_edge(fd);
         }
         Some(result)
     });

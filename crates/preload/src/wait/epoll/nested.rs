@@ -10,6 +10,7 @@ use crate::{arena, link, stream::due, waiter};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::link::Doorbell;
 use sidestep_ring::doorbell;
+use sidestep_sys::arch;
 
 /// How often a set that is rung all the time for nothing is looked at, before it becomes readable anyway.
 const LOOKS: u32 = 8;
@@ -24,7 +25,10 @@ pub fn nest(index: u32) {
         NESTED.fetch_add(1, AcqRel);
         for_each_managed(s, |fd, _| {
             drop_set_aside(s, fd);
-            s.with(|inner| watch_less(s, &mut inner.regs, fd));
+            s.with(|inner| {
+                watch_less(s, &mut inner.regs, fd);
+                inner.hear_since(fd, arch::ticks()); // the mask asks for no space any more, so a look asks again
+            });
         });
         arm_nested(s);
     }
