@@ -3,7 +3,7 @@
 use crate::conn_direction::Direction;
 use crate::engine::{Arc, explore, thread};
 use crate::{SIZE, START, read, write};
-use sidestep_conn::{Rx, Tx};
+use sidestep_conn::{Half, Rx, Tx};
 
 /// Either the reader sees the published byte (and may wait for it), or the writer sees that the stretch has ended, and sends
 /// the byte by kernel in the same call. If the writer goes on without seeing that, there is a hint for it.
