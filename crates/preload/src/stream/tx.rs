@@ -53,12 +53,14 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
         watch_peer(c, end, fd)?;
         heed_hints(c, end, fd)?;
     }
+    let want = source.len() - from;
+    let waits = flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
+    let least = if waits && from == 0 && want <= WHOLE.min(half.size / 2) { want } else { 1 };
     loop {
-        let want = source.len() - from;
         match end.tx.next(half, want.min(CHUNK)).map_err(|violation| broken(c, fd, violation))? {
             Write::Ring(0) if want == 0 => return Ok(0),
-            Write::Ring(space) if space < least(want, from, half.size) => {
-                if !found_space(c, end, fd, least(want, from, half.size))? {
+            Write::Ring(space) if space < least => {
+                if !found_space(c, end, fd, least)? {
                     return Err(Errno(EAGAIN));
                 }
             }
@@ -118,13 +120,8 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
     Ok(n)
 }
 
-/// Least space for a call that has `want` bytes left to send, after `from` others. As in the kernel, a short message goes as a whole or
-/// not at all: those of several threads are not torn.
-fn least(want: usize, from: usize, size: usize) -> usize {
-    if from == 0 && want <= WHOLE.min(size / 2) { want } else { 1 }
-}
-
-/// A call with at most so many bytes sends a short message. A writer that is told of space has twice as much.
+/// A call that may wait, with at most so many bytes, sends them as a whole, as the kernel does: short messages of several threads are
+/// not torn. A writer that is told of space has twice as much.
 const WHOLE: usize = 4096;
 
 /// The ring has less space than `least`. True: there is as much now, or another carrier.
@@ -181,9 +178,8 @@ pub fn offers_space(c: &Conn, end: &mut Writer, fd: i32) -> Option<bool> {
     if !end.tx.in_ring() {
         return None;
     }
-    // A writer that found no space is told when enough is free. Any other writer may fill the ring, but for a short message.
-    let is_tight = matches!(next, Ok(Write::Ring(space)) if space < WHOLE.min(c.tx_half().size / 2));
-    if !c.has(flag::TX_BLOCKED) && !is_tight {
+    // A writer that found no space is told when enough is free. Any other writer may fill the ring to the last byte.
+    if !c.has(flag::TX_BLOCKED) && !matches!(next, Ok(Write::Ring(0))) {
         return Some(true);
     }
     match found_space(c, end, fd, 1) {
