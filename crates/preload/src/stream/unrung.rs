@@ -167,7 +167,7 @@ pub mod tests {
 
     #[test]
     fn a_write_without_space_wakes_who_sleeps_in_a_set() {
-        let at = silent_link(0x7e5b);
+        let at = silent_link(0x7e5d);
         let c = attached(at, SLOT);
         let rings = |place| fdsys::poll_now(waiter::doorbell(place), libc::POLLIN) != 0;
         let sleep = |place| {
