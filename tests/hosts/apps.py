@@ -16,7 +16,7 @@ from testkit.wait import until
 CONNECTIONS = 6
 LEAST = 4  # of these each stack must have taken
 TRIPS = 1500  # of each connection, before a long stream
-REQUESTS = 4000
+REQUESTS = 12_000
 SIZE = 1449
 KEYS = 3000
 
