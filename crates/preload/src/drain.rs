@@ -22,7 +22,7 @@ pub fn tx(c: &'static Conn, fd: i32, reason: Reason) {
 /// ring. EAGAIN, EINTR: the kernel's buffers are full. The native call would return the same.
 pub fn before_native_send(c: &'static Conn, fd: i32, reason: Reason, flags: i32) -> Result<()> {
     let timeout_us = c.tx_timeout_us.load(Relaxed);
-    if flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK) && timeout_us != record::NO_WAIT {
+    if c.may_wait(flags) && timeout_us != record::NO_WAIT {
         return send_last(c, fd, Some(reason), Limit::Program(timeout_us));
     }
     match send_what_goes(c, fd, Some(reason)) {

@@ -130,6 +130,12 @@ impl Conn {
         self.flags.load(Acquire) & flag != 0
     }
 
+    /// Whether a call with these flags (MSG_*) waits where the kernel would.
+    #[inline]
+    pub fn may_wait(&self, flags: i32) -> bool {
+        flags & libc::MSG_DONTWAIT == 0 && !self.has(flag::NONBLOCK)
+    }
+
     pub fn raise(&self, flag: u32) -> bool {
         self.flags.fetch_or(flag, AcqRel) & flag == 0
     }

@@ -202,7 +202,7 @@ fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use sidestep_device::path::Freshness;
     use std::io::{ErrorKind, Write};
@@ -236,10 +236,9 @@ mod tests {
         drop(theirs);
     }
 
-    #[test]
-    fn a_socket_that_the_program_has_connected_anew_is_declined() {
-        let (ours, _theirs) = connected();
-        let (local, remote) = (ours.local_addr().unwrap(), ours.peer_addr().unwrap());
+    /// A connection whose remote host is beside this one.
+    pub(crate) fn over_ethernet(socket: TcpStream) -> Subject {
+        let (local, remote) = (socket.local_addr().expect("local"), socket.peer_addr().expect("remote"));
         let path = Path {
             local: local.ip(),
             remote: remote.ip(),
@@ -252,9 +251,14 @@ mod tests {
             neighbour: Freshness::Confirmed,
             is_own: true,
         };
-        let (socket, domain) = (ours.into(), Key::default());
-        let mut subject =
-            Subject { socket, domain, local, remote, path, device: 0, routers: 0, traffic_class: 0, is_stale: false };
+        let (socket, domain) = (socket.into(), Key::default());
+        Subject { socket, domain, local, remote, path, device: 0, routers: 0, traffic_class: 0, is_stale: false }
+    }
+
+    #[test]
+    fn a_socket_that_the_program_has_connected_anew_is_declined() {
+        let (ours, _theirs) = connected();
+        let mut subject = over_ethernet(ours);
         assert!(subject.check(&[1]).is_ok());
         rustix::net::connect_unspec(&subject.socket).unwrap();
         assert!(matches!(subject.check(&[1]), Err(Declined::NotConnected)), "connected no more");

@@ -10,7 +10,7 @@ use crate::wait::block::Blocking;
 use crate::wait::pause::Want;
 use crate::{arena, errno, offer};
 use core::sync::atomic::Ordering::*;
-use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
+use libc::{EAGAIN, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, clock, tcp};
 
@@ -52,7 +52,7 @@ fn attached(index: u32, c: &'static Conn, fd: i32, to: Destination, flags: i32) 
     }
     let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
     // The value at the beginning of the call: a later change of O_NONBLOCK affects the next call only.
-    let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
+    let patient = c.may_wait(flags);
     let sleeps = patient && c.rx_timeout_us.load(Relaxed) != record::NO_WAIT;
     let peeks_all = sleeps && flags & (MSG_PEEK | MSG_WAITALL) == MSG_PEEK | MSG_WAITALL;
     let (mut got, mut peeks, mut has_ended) = (0, 0, false);

@@ -1,7 +1,7 @@
 //! Sending: every call that writes to a connection comes here.
 
 use super::{arrive, past_us};
-use crate::record::{Conn, Reentered, flag};
+use crate::record::{Conn, Reentered};
 use crate::stream::native::natively;
 use crate::stream::source::Source;
 use crate::stream::tx::steps;
@@ -10,7 +10,7 @@ use crate::wait::block::Blocking;
 use crate::wait::pause::{Number, Pause, Want};
 use crate::{arena, drain, errno, offer};
 use core::sync::atomic::Ordering::*;
-use libc::{EAGAIN, MSG_DONTWAIT};
+use libc::EAGAIN;
 use sidestep_abi::Reason;
 use sidestep_conn::Writer;
 use sidestep_sys::{Errno, Result};
@@ -59,7 +59,7 @@ pub fn by_kernel(c: &'static Conn, fd: i32, reason: Reason, flags: i32, native: 
 fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, flags: i32) -> Result<usize> {
     let mut sent = 0;
     // The value at the beginning of the call: a later change of O_NONBLOCK affects the next call only.
-    let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
+    let patient = c.may_wait(flags);
     let mut wait = Blocking::new(c.tx_timeout_us.load(Relaxed));
     loop {
         let number = arena::number(index, fd);

@@ -54,8 +54,7 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
         heed_hints(c, end, fd)?;
     }
     let want = source.len() - from;
-    let waits = flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
-    let least = if waits && from == 0 && want <= WHOLE.min(half.size / 2) { want } else { 1 };
+    let least = if c.may_wait(flags) && from == 0 && want <= WHOLE.min(half.size / 2) { want } else { 1 };
     loop {
         match end.tx.next(half, want.min(CHUNK)).map_err(|violation| broken(c, fd, violation))? {
             Write::Ring(0) if want == 0 => return Ok(0),

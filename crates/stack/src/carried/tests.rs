@@ -3,14 +3,12 @@
 use super::{Carried, NotCarried};
 use crate::calls::close;
 use crate::cause::Cause;
-use crate::handover::tests::{BEFORE, ProgramsEnd, SLOT, copy, in_rings, memory_of_a_link};
+use crate::handover::tests::{BEFORE, ProgramsEnd, SLOT, in_rings, memory_of_a_link};
 use crate::ledger::Ledger;
 use crate::pace::Pace;
 use crate::record::{Ends, Record};
-use crate::subject::Subject;
+use crate::subject::tests::over_ethernet;
 use sidestep_broker::closing::Closing;
-use sidestep_broker::domain::Key;
-use sidestep_device::path::{Freshness, Path};
 use sidestep_ring::slot::{self, Wish};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -29,31 +27,13 @@ fn connected() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-fn subject(near: &TcpStream) -> Subject {
-    let (local, remote) = (near.local_addr().expect("local"), near.peer_addr().expect("remote"));
-    let path = Path {
-        local: local.ip(),
-        remote: remote.ip(),
-        device: 1,
-        next_hop: remote.ip(),
-        source: Default::default(),
-        destination: Default::default(),
-        mtu: 1500,
-        link_mtu: 1500,
-        neighbour: Freshness::Confirmed,
-        is_own: true,
-    };
-    let (socket, domain) = (copy(near), Key::default());
-    Subject { socket, domain, local, remote, path, device: 0, routers: 0, traffic_class: 0, is_stale: false }
-}
-
 /// Why the connection is not taken. `deed`: what the program does just after the stack has seen it in both rings.
 fn refusal(deed: impl FnOnce(&mut ProgramsEnd)) -> Cause {
     let (near, _far) = connected();
     let memory = memory_of_a_link();
     let (program, mut end) = in_rings(&memory, &near);
     deed(&mut end);
-    let subject = subject(&near);
+    let subject = over_ethernet(near.try_clone().expect("another descriptor"));
     let record = Record::new(Arc::new(Ledger::create(1).expect("a ledger")), 0);
     record.assign(&Ends { local: subject.local, remote: subject.remote });
     match Carried::take(program, record, &subject, Pace::new(8192), 0).map_err(|failed| *failed) {

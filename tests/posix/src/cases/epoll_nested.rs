@@ -3,6 +3,7 @@
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD};
 
 use crate::case::{Case, case};
+use crate::end::End;
 use crate::link;
 use crate::sys::epoll::{ET, Epoll, HUP, IN, ONESHOT, OUT, RDHUP};
 use crate::sys::errno::{EAGAIN, ELOOP};
@@ -168,7 +169,6 @@ fn nested_asks() {
 
 /// The reader reads nothing until all bytes are written: they fit into the kernel's buffers.
 fn writer_in_outer() {
-    const ALL: usize = 1 << 20;
     let (mut end, mut other) = link::own_pair(V4);
     fds::set_nonblocking(end.fd(), true);
     let (inner, outer) = (Epoll::new(), Epoll::new());
@@ -179,11 +179,17 @@ fn writer_in_outer() {
         end.send(10);
         other.recv(10);
     }
+    send_all(&mut end, &mut other, || outer.mask_of(inner.fd, 5000) == IN);
+}
+
+/// `other` reads nothing until all bytes are written. `is_told`: waits for space.
+fn send_all(end: &mut End, other: &mut End, is_told: impl Fn() -> bool) {
+    const ALL: usize = 1 << 20;
     let mut sent = 0;
     while sent < ALL {
         match end.tx.try_send(10_000, io::write) {
             Ok(n) => sent += n,
-            Err(EAGAIN) => assert_eq!(outer.mask_of(inner.fd, 5000), IN, "after {sent} bytes"),
+            Err(EAGAIN) => assert!(is_told(), "after {sent} bytes"),
             Err(e) => panic!("{e:?}"),
         }
     }
@@ -192,7 +198,6 @@ fn writer_in_outer() {
 
 /// As [`writer_in_outer`], in poll(2) with another connection, of few bytes and of many.
 fn writer_in_poll() {
-    const ALL: usize = 1 << 20;
     let (few, _) = link::cold_pair_ends(V4, 1);
     let (many, _) = link::numbered_pair(V4, 2);
     for (number, beside) in [(3, few.fd()), (4, many.fd())] {
@@ -210,15 +215,7 @@ fn writer_in_poll() {
             end.send(10);
             other.recv(10);
         }
-        let mut sent = 0;
-        while sent < ALL {
-            match end.tx.try_send(10_000, io::write) {
-                Ok(n) => sent += n,
-                Err(EAGAIN) => assert!(is_readable(), "after {sent} bytes, connection {number}"),
-                Err(e) => panic!("{e:?}"),
-            }
-        }
-        other.recv(sent);
+        send_all(&mut end, &mut other, is_readable);
     }
 }
 
