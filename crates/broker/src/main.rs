@@ -138,8 +138,8 @@ fn serve(args: &Args) -> Result<(), Error> {
     server.run().map(drop).map_err(Error::Wait)
 }
 
-/// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one, and the
-/// subordinate users of the file `granted`. SIGXFSZ would end it when RLIMIT_FSIZE permits no memory of a link's size: that call only fails.
+/// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one, and the subordinate users, which the
+/// file `granted` names. SIGXFSZ would end it when RLIMIT_FSIZE permits no memory of a link's size: that call only fails.
 fn signals(config: Option<PathBuf>, granted: &'static str) -> io::Result<Signals> {
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let stop = readable_at(&[SIGTERM, SIGINT])?;
