@@ -306,13 +306,13 @@ impl Run {
         assert_eq!(self.tables.sources, wanted);
     }
 
-    /// Where choices are remembered, the members are exactly the backends in the frontends' lists.
+    /// Where choices are remembered, the members are the backends in the frontends' lists, and those that datagrams do not leave.
     fn check_members(&self) {
         let ports = self.reconciler.ports();
         let wanted: BTreeSet<(u32, Endpoint)> = ports
             .iter()
             .filter(|port| port.key.protocol == Protocol::Udp || port.table.affinity_seconds > 0)
-            .flat_map(|port| port.table.endpoints().into_iter().map(|endpoint| (port.service, endpoint)))
+            .flat_map(|port| port.table.kept().into_iter().map(|endpoint| (port.service, endpoint)))
             .collect();
         let found = self.tables.members.iter().map(|m| (m.service, self.tables.backends[&m.backend])).collect();
         assert_eq!(wanted, found);

@@ -60,7 +60,7 @@ impl Reconciler {
             return Err("frontends");
         }
         // During a change the old and the new members exist side by side.
-        if table.remembers() && self.members - before[1] + table.list.len() as u32 > self.sizes.members / 2 {
+        if table.remembers() && self.members - before[1] + table.kept().len() as u32 > self.sizes.members / 2 {
             return Err("members");
         }
         // So do the ranges. None of a Service's is left out, since whoever is in none may not use it.
@@ -88,7 +88,7 @@ impl Reconciler {
 
     /// Adds a user to each of the port's backends.
     fn hold(&mut self, table: &PortTable) -> Result<(), Full> {
-        let endpoints = table.endpoints();
+        let endpoints = table.kept();
         for (done, endpoint) in endpoints.iter().enumerate() {
             let Some(numbered) = self.backends.hold(*endpoint) else {
                 endpoints.iter().take(done).for_each(|held| self.release_one(held));
@@ -102,7 +102,7 @@ impl Reconciler {
     }
 
     fn release(&mut self, table: &PortTable) {
-        table.endpoints().iter().for_each(|endpoint| self.release_one(endpoint));
+        table.kept().iter().for_each(|endpoint| self.release_one(endpoint));
     }
 
     fn release_one(&mut self, endpoint: &Endpoint) {
@@ -152,7 +152,7 @@ impl Reconciler {
         if !table.remembers() {
             return BTreeSet::new();
         }
-        let numbers = table.endpoints().into_iter().filter_map(|endpoint| self.backends.number(&endpoint));
+        let numbers = table.kept().into_iter().filter_map(|endpoint| self.backends.number(&endpoint));
         numbers.map(|backend| Member { service, backend }).collect()
     }
 
