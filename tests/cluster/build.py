@@ -1,4 +1,5 @@
-"""Builds containerd, runc, crictl, kubelet and the scheduler from Go modules, beside the programs of tests/kube; once."""
+"""Builds containerd, runc, crictl, kubelet, the scheduler and Kubernetes' own tests from Go modules, beside the programs of tests/kube;
+once."""
 
 import re
 from pathlib import Path
@@ -58,5 +59,24 @@ class Node(Kubernetes):
     programs = {name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-scheduler", "kubelet")}
 
 
+class EndToEnd(Kubernetes):
+    """Kubernetes' own tests of clusters, of the release that runs here: what calls pods, and what answers there."""
+
+    source = WORK / "src-end-to-end"
+    stamp = BINARIES / "built-from-end-to-end"
+    programs = {"agnhost": "k8s.io/kubernetes/test/images/agnhost", "kubectl": "k8s.io/kubernetes/cmd/kubectl"}
+
+    def files(self):
+        """The tests need more than what they test: more checksums, for the same versions."""
+        return [self.folder / "go.mod", HERE / "modules" / "end-to-end" / "go.sum"]
+
+
+class EndToEndTests(EndToEnd):
+    stamp = BINARIES / "built-from-end-to-end-tests"
+    programs = {"e2e.test": "k8s.io/kubernetes/test/e2e"}
+    verb = ("test", "-c")
+
+
+END_TO_END = (EndToEnd(), EndToEndTests())
 MODULES = (Containerd(), Crictl(), Runc())
 CLUSTER_MODULES = (KUBERNETES, *MODULES, Node())

@@ -31,6 +31,5 @@ def run(_testbed, _options, checks):
 
 def cases():
     """The names in the sources of the version that is built."""
-    version = build.KUBERNETES.version()[0]
-    folder = build.WORK / "go" / "pkg" / "mod" / "k8s.io" / f"kubernetes@{version}" / "test" / "e2e" / "network"
+    folder = build.KUBERNETES.sources() / "test" / "e2e" / "network"
     return {name for file in FILES for name in CASE.findall((folder / file).read_text())}
