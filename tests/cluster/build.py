@@ -4,7 +4,7 @@ once."""
 import re
 from pathlib import Path
 
-from kube.build import BINARIES, KUBERNETES, WORK, Kubernetes, Module
+from kube.build import BINARIES, KUBERNETES, WORK, Istio, Kubernetes, Module
 from testkit.paths import TARGET
 
 HERE = Path(__file__).resolve().parent
@@ -66,7 +66,7 @@ class EndToEnd(Kubernetes):
     stamp = BINARIES / "built-from-end-to-end"
     programs = {"agnhost": "k8s.io/kubernetes/test/images/agnhost", "kubectl": "k8s.io/kubernetes/cmd/kubectl"}
 
-    def files(self):
+    def go_files(self):
         """The tests need more than what they test: more checksums, for the same versions."""
         return [self.folder / "go.mod", HERE / "modules" / "end-to-end" / "go.sum"]
 
@@ -77,6 +77,19 @@ class EndToEndTests(EndToEnd):
     verb = ("test", "-c")
 
 
+class Istioctl(Istio):
+    """Of the release whose istiod runs here."""
+
+    source = WORK / "src-istioctl"
+    stamp = BINARIES / "built-from-istioctl"
+    programs = {"istioctl": "istio.io/istio/istioctl/cmd/istioctl"}
+    files = {}
+
+    def go_files(self):
+        return [self.folder / "go.mod", HERE / "modules" / "istioctl" / "go.sum"]
+
+
+ISTIOCTL = Istioctl()
 END_TO_END = (EndToEnd(), EndToEndTests())
 MODULES = (Containerd(), Crictl(), Runc())
 CLUSTER_MODULES = (KUBERNETES, *MODULES, Node())

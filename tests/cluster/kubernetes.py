@@ -57,7 +57,7 @@ FURTHER = {case.__name__: case
            for case in (*hostile.CASES, *escape.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES,
                         *conformance.CASES)}
 # What else is built for cases: half an hour each time its version changes.
-BUILT = ((istio.CASES, (ISTIO,)), (conformance.CASES, build.END_TO_END))
+BUILT = ((istio.CASES, (ISTIO,)), ((istio.istioctl,), (build.ISTIOCTL,)), (conformance.CASES, build.END_TO_END))
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 

@@ -44,11 +44,11 @@ class Module:
     flags = ()
     variables = {}
 
-    def files(self):
+    def go_files(self):
         return [file for file in self.folder.iterdir() if file.is_file()]
 
     def file(self, name):
-        return next(file for file in self.files() if file.name == name)
+        return next(file for file in self.go_files() if file.name == name)
 
     def version(self):
         found = self.version_line.search(self.file("go.mod").read_text())
@@ -72,7 +72,7 @@ class Module:
             return
         go = go_command()
         self.source.mkdir(parents=True, exist_ok=True)
-        for file in self.files():
+        for file in self.go_files():
             shutil.copy(file, self.source)
         BINARIES.mkdir(parents=True, exist_ok=True)
         flags = "-s -w " + " ".join(f"-X {name}={value}" for name, value in self.constants().items())
