@@ -11,7 +11,7 @@ DONE_SECONDS = 120
 
 
 def repair(cluster, checks):
-    """A pod from before the CNI plugin gets a label and an Event; then it is evicted, and its successor is admitted. No other is touched."""
+    """A pod from before the CNI plugin gets a label and an Event, and then is evicted; its successor is admitted. No other is touched."""
     cluster.helm_upgrade("cni.enabled=false")
     early = shop.idle(NAME, 1)
     cluster.api.create(early)
