@@ -59,6 +59,25 @@ class Node(Kubernetes):
     programs = {name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-scheduler", "kubelet")}
 
 
+class Kwok(Module):
+    """Simulates nodes and their pods."""
+
+    folder = HERE / "modules" / "kwok"
+    source = WORK / "src-kwok"
+    stamp = BINARIES / "built-from-kwok"
+    programs = {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}
+    version_line = re.compile(r"^require sigs\.k8s\.io/kwok (v\d+\.\d+\.\d+)$", re.MULTILINE)
+
+    def constants(self):
+        return {}
+
+    def stages(self):
+        """What becomes of a node and of a pod, and when."""
+        place = WORK / "go" / "pkg" / "mod" / "sigs.k8s.io" / f"kwok@{self.version()[0]}" / "kustomize" / "stage"
+        kinds = (place / "node" / "fast", place / "node" / "heartbeat-with-lease", place / "pod" / "fast")
+        return sorted(file for kind in kinds for file in kind.glob("*.yaml") if file.name != "kustomization.yaml")
+
+
 class EndToEnd(Kubernetes):
     """Kubernetes' own tests of clusters, of the release that runs here: what calls pods, and what answers there."""
 
@@ -89,7 +108,7 @@ class Istioctl(Istio):
         return [self.folder / "go.mod", HERE / "modules" / "istioctl" / "go.sum"]
 
 
-ISTIOCTL = Istioctl()
+KWOK, ISTIOCTL = Kwok(), Istioctl()
 END_TO_END = (EndToEnd(), EndToEndTests())
 MODULES = (Containerd(), Crictl(), Runc())
 CLUSTER_MODULES = (KUBERNETES, *MODULES, Node())

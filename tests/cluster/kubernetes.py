@@ -38,6 +38,7 @@ from cluster import (
     reboot,
     removal,
     repair,
+    simulated,
     upgrade,
     webhook,
     workloads,
@@ -56,9 +57,10 @@ NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 # Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
 FURTHER = {case.__name__: case
            for case in (*hostile.CASES, *escape.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES,
-                        *repair.CASES, *conformance.CASES)}
+                        *simulated.CASES, *repair.CASES, *conformance.CASES)}
 # What else is built for cases: half an hour each time its version changes.
-BUILT = ((istio.CASES, (ISTIO,)), ((istio.istioctl,), (build.ISTIOCTL,)), (conformance.CASES, build.END_TO_END))
+BUILT = ((istio.CASES, (ISTIO,)), ((istio.istioctl,), (build.ISTIOCTL,)), (simulated.CASES, (build.KWOK,)),
+         (conformance.CASES, build.END_TO_END))
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
