@@ -31,7 +31,7 @@ COMMANDS = ("cat", "curl", "date", "grep", "ip", "nc", "nslookup", "seq", "sh", 
 PACKAGES = "cluster"
 CASE = re.compile(r"codename: '((?:[^']|'')*)'")
 LEAST_POLICIES = 35
-MOST_SECONDS = 5400
+MOST_SECONDS, GRACE_SECONDS = 5400, 120
 SHOWN = 600
 
 
@@ -71,11 +71,13 @@ def run_tests(cluster, focus):
     command = cluster.plane.namespace.around([
         "nice", "-n", "5", BINARIES / "e2e.test", f"--kubeconfig={cluster.plane.kubeconfig}", f"--kubectl-path={BINARIES / 'kubectl'}",
         "--provider=skeleton", "--dump-logs-on-failure=false", f"--e2e-output-dir={cluster.directory}",
-        f"--ginkgo.focus={focus}", f"--ginkgo.skip={SKIPPED}", "--ginkgo.no-color", f"--ginkgo.json-report={report}"])
+        f"--ginkgo.focus={focus}", f"--ginkgo.skip={SKIPPED}", "--ginkgo.no-color",
+        f"--ginkgo.timeout={MOST_SECONDS}s", f"--ginkgo.json-report={report}"])
     env = {**ENV, "HOME": str(cluster.directory)}
     with open(log, "w") as output:
         try:
-            subprocess.run(command, env=env, stdout=output, stderr=output, stdin=subprocess.DEVNULL, timeout=MOST_SECONDS)
+            subprocess.run(command, env=env, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                           timeout=MOST_SECONDS + GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             raise Failure(f"e2e.test did not end within {MOST_SECONDS} s: {end_of(log)}") from None
     return (json.loads(report.read_text()) if report.exists() else []), end_of(log)

@@ -11,7 +11,6 @@ from testkit import paths
 from testkit.failure import check
 from testkit.sidestep import Sidestep
 
-
 # A directory with the programs of another release, such as of a tag, in place of these sources' next one.
 GIVEN = os.environ.get("SIDESTEP_TEST_RELEASE")
 
