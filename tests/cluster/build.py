@@ -1,9 +1,10 @@
-"""Builds containerd, runc, crictl, kubelet and the scheduler from Go modules, beside the programs of tests/kube; once."""
+"""Builds containerd, runc, crictl, kubelet, the scheduler and Kubernetes' own tests from Go modules, beside the programs of tests/kube;
+once."""
 
 import re
 from pathlib import Path
 
-from kube.build import BINARIES, KUBERNETES, WORK, Kubernetes, Module
+from kube.build import BINARIES, KUBERNETES, WORK, Istio, Kubernetes, Module
 from testkit.paths import TARGET
 
 HERE = Path(__file__).resolve().parent
@@ -58,5 +59,56 @@ class Node(Kubernetes):
     programs = {name: f"k8s.io/kubernetes/cmd/{name}" for name in ("kube-scheduler", "kubelet")}
 
 
+class Kwok(Module):
+    """Simulates nodes and their pods."""
+
+    folder = HERE / "modules" / "kwok"
+    source = WORK / "src-kwok"
+    stamp = BINARIES / "built-from-kwok"
+    programs = {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}
+    version_line = re.compile(r"^require sigs\.k8s\.io/kwok (v\d+\.\d+\.\d+)$", re.MULTILINE)
+
+    def constants(self):
+        return {}
+
+    def stages(self):
+        """What becomes of a node and of a pod, and when."""
+        place = WORK / "go" / "pkg" / "mod" / "sigs.k8s.io" / f"kwok@{self.version()[0]}" / "kustomize" / "stage"
+        kinds = (place / "node" / "fast", place / "node" / "heartbeat-with-lease", place / "pod" / "fast")
+        return sorted(file for kind in kinds for file in kind.glob("*.yaml") if file.name != "kustomization.yaml")
+
+
+class EndToEnd(Kubernetes):
+    """Kubernetes' own tests of clusters, of the release that runs here: what calls pods, and what answers there."""
+
+    source = WORK / "src-end-to-end"
+    stamp = BINARIES / "built-from-end-to-end"
+    programs = {"agnhost": "k8s.io/kubernetes/test/images/agnhost", "kubectl": "k8s.io/kubernetes/cmd/kubectl"}
+
+    def go_files(self):
+        """The tests need more than what they test: more checksums, for the same versions."""
+        return [self.folder / "go.mod", HERE / "modules" / "end-to-end" / "go.sum"]
+
+
+class EndToEndTests(EndToEnd):
+    stamp = BINARIES / "built-from-end-to-end-tests"
+    programs = {"e2e.test": "k8s.io/kubernetes/test/e2e"}
+    verb = ("test", "-c")
+
+
+class Istioctl(Istio):
+    """Of the release whose istiod runs here."""
+
+    source = WORK / "src-istioctl"
+    stamp = BINARIES / "built-from-istioctl"
+    programs = {"istioctl": "istio.io/istio/istioctl/cmd/istioctl"}
+    files = {}
+
+    def go_files(self):
+        return [self.folder / "go.mod", HERE / "modules" / "istioctl" / "go.sum"]
+
+
+KWOK, ISTIOCTL = Kwok(), Istioctl()
+END_TO_END = (EndToEnd(), EndToEndTests())
 MODULES = (Containerd(), Crictl(), Runc())
 CLUSTER_MODULES = (KUBERNETES, *MODULES, Node())

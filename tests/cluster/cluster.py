@@ -33,6 +33,7 @@ class Cluster(Testbed):
     def __init__(self, options):
         super().__init__(PROGRAMS, "cluster", options.keep)
         self.node_count = options.nodes
+        self.focus = options.focus
         self.built = options.programs or [TARGET / "release"]
         self.nodes = []
 

@@ -114,8 +114,8 @@ def restart(cluster, web):
 
 
 def restart_web(cluster):
-    """Connections that are there when a broker ends stay as they are; the next one does not know of them, and counts none of their
-    bytes."""
+    """Connections that are there when a broker ends stay as they are; the next one knows how many they are, and counts their bytes when
+    they end: too late for a test, and all at once."""
     restart(cluster, shop.deployment(replicas=len(cluster.nodes), labels=ENROLLED))
 
 

@@ -17,8 +17,10 @@ class Image:
 
     def __init__(self, name, env=("PATH=/bin",)):
         self.name = f"sidestep.test/{name}:1"
+        # By which pods find it.
+        self.names = [self.name]
         self.env = list(env)
-        self.entrypoint = []
+        self.entrypoint, self.command = [], []
         self.user = ""
         self.files = {}
 
@@ -38,10 +40,10 @@ class Image:
         layer = self.layer()
         digest = f"sha256:{hashlib.sha256(layer).hexdigest()}"
         config = json.dumps({"architecture": "amd64", "os": "linux", "config": {
-                                 "Env": self.env, "Entrypoint": self.entrypoint, "User": self.user},
+                                 "Env": self.env, "Entrypoint": self.entrypoint, "Cmd": self.command, "User": self.user},
                              "rootfs": {"type": "layers", "diff_ids": [digest]}}).encode()
         name = f"{hashlib.sha256(config).hexdigest()}.json"
-        manifest = [{"Config": name, "RepoTags": [self.name], "Layers": ["layer.tar"]}]
+        manifest = [{"Config": name, "RepoTags": self.names, "Layers": ["layer.tar"]}]
         with tarfile.open(path, "w") as archive:
             add(archive, "layer.tar", layer)
             add(archive, name, config)

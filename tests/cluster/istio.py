@@ -33,8 +33,17 @@ LEGS = 2
 
 def istio(cluster, checks):
     """54 calls in a mesh of Istio's own charts, STRICT mutual TLS, with rings: each ends as with istio-iptables."""
+    mesh(cluster, checks, istiod.install)
+
+
+def istioctl(cluster, checks):
+    """The same in a mesh that `istioctl install` has made. It takes the place of `istio`: one of the two in a run."""
+    mesh(cluster, checks, istiod.install_by_istioctl)
+
+
+def mesh(cluster, checks, install):
     cluster.bring(python.image("app-python", [CALLERS / "app.py", CALLERS / "caller.py", PEERS / "requester.py"]))
-    address = istiod.install(cluster)
+    address = install(cluster)
     world = World(cluster, address)
     world.start()
     for place in places.PLACES.values():
@@ -198,4 +207,4 @@ def files(like):
     yield things.selecting(FILES, FILES, [things.port("http", shop.SERVICE_PORT, FILES_PORT)])
 
 
-CASES = (istio,)
+CASES = (istio, istioctl)

@@ -152,6 +152,14 @@ class Kubelet:
         conditions = (node or {}).get("status", {}).get("conditions", [])
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
+    def restart_with(self, **settings):
+        """The kubelet with other settings, which pods have that are made afterwards."""
+        file = self.machine.state / "kubelet.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+        self.kill(self.kubelet)
+        self.start_kubelet()
+        self.wait_ready()
+
     def kill(self, process):
         """As a crash does it; containers go on."""
         process.destroy()

@@ -7,6 +7,8 @@ containerd and runc, each node in namespaces of its own. Nothing has a route to 
   tests/cluster/kubernetes.py --until rings        this case and those before it, which it needs
   tests/cluster/kubernetes.py --only hostile       `install`, `rings`, and then this one; several may be given
   tests/cluster/kubernetes.py --injection webhook  containers get the library by the admission webhook
+  tests/cluster/kubernetes.py --only policy_conformance --focus TEXT
+                                                   those of Kubernetes' own cases that this regular expression finds
   tests/cluster/kubernetes.py --keep               leaves the logs
 
 The last line is `kubernetes: N passed, N failed`. The first run builds the programs, which takes a quarter of an hour.
@@ -23,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster import (
     build,
+    conformance,
     containers,
     density,
     enrolled,
@@ -34,6 +37,8 @@ from cluster import (
     istio,
     reboot,
     removal,
+    repair,
+    simulated,
     upgrade,
     webhook,
     workloads,
@@ -51,7 +56,11 @@ CASES = {"nri": (*goal.BEFORE, *containers.CASES, *workloads.CASES, *enrolled.CA
 NAMES = sorted({case.__name__ for cases in CASES.values() for case in cases})
 # Each needs the cases of goal.BEFORE alone, and is run only when it is asked for.
 FURTHER = {case.__name__: case
-           for case in (*hostile.CASES, *escape.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES)}
+           for case in (*hostile.CASES, *escape.CASES, *istio.CASES, *reboot.CASES, *upgrade.CASES, *density.CASES,
+                        *simulated.CASES, *repair.CASES, *conformance.CASES)}
+# What else is built for cases: half an hour each time its version changes.
+BUILT = ((istio.CASES, (ISTIO,)), ((istio.istioctl,), (build.ISTIOCTL,)), (simulated.CASES, (build.KWOK,)),
+         (conformance.CASES, build.END_TO_END))
 EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 
 
@@ -64,6 +73,7 @@ def parse_arguments():
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="how many there are (default: 2)")
     parser.add_argument("--programs", action="append", type=Path, metavar="DIR",
                         help="where the image's programs were built (may be given several times; default: target/release)")
+    parser.add_argument("--focus", metavar="TEXT", help="of Kubernetes' own cases no others than these, whatever the case would take")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     return parser.parse_args()
 
@@ -99,8 +109,9 @@ def main():
     console.end_by_signals()
     checks = Checks()
     try:
-        of_istio = (ISTIO,) if set(istio.CASES) & set(chosen(options)) else ()
-        build_modules(say, (*build.CLUSTER_MODULES, *of_istio))
+        wanted = set(chosen(options))
+        further = [module for cases, modules in BUILT if wanted & set(cases) for module in modules]
+        build_modules(say, (*build.CLUSTER_MODULES, *further))
         run_cases(options, checks)
     except EXPECTED as failure:
         checks.check(False, f"cluster: {failure}")

@@ -33,7 +33,7 @@ def upgrade(cluster, checks):
         witness.check(checks, pods, name)
         is_first = libraries(cluster) == first
         checks.check(is_first == (name == "rollback"), f"{name}: new containers get {libraries(cluster)}, first it was {first}")
-        # What was paired before goes on by ring, and this broker does not know of it.
+        # What was paired before goes on by ring, and this broker counts its bytes only when it ends.
         load(cluster, checks, f"{name}: requests until all connections between sidecars and programs are new ones")
         seen, before = load(cluster, checks, f"{name}: requests to pods with the other release's library")
         check_share(cluster, checks, seen["bytes"], before, f"{name}: pods with the other release's library")

@@ -3,6 +3,7 @@ function of the bench that returns what is to be told."""
 
 import os
 import subprocess
+from pathlib import Path
 
 from faults.rounds import SLOW_SECONDS, SOME_BYTES
 from faults.scene import Scene, by_ring
@@ -10,9 +11,14 @@ from testkit import paths
 from testkit.failure import check
 from testkit.sidestep import Sidestep
 
+# A directory with the programs of another release, such as of a tag, in place of these sources' next one.
+GIVEN = os.environ.get("SIDESTEP_TEST_RELEASE")
+
 
 def next_release():
     """The programs of a release that speaks the next version of the protocol."""
+    if GIVEN:
+        return paths.built("release", "libsidestep.so", "sidestepd", "sidestep", directory=Path(GIVEN).resolve())
     target = paths.TARGET / "next"
     env = {**os.environ, "CARGO_TARGET_DIR": str(target), "RUSTFLAGS": "--cfg sidestep_next"}
     packages = ("sidestep-preload", "sidestep-broker", "sidestep-cli")

@@ -25,6 +25,8 @@ class Agent(World):
         self.pins = self.bpffs.pins
         self.socket = self.directory / "agent.sock"
         self.cgroup = cgroups.of_this_run(SIDESTEP)
+        # More of the agent's own.
+        self.options = ()
 
     def build(self):
         paths.built(PROFILE, "sidestep", "sidestep-agent")
@@ -37,7 +39,7 @@ class Agent(World):
     def start_services(self):
         command = [self.program, "agent", "--kubeconfig", self.control_plane.kubeconfig, "--node-name", at.NODE_NAME,
                    "--cgroup", self.cgroup.path, "--pins", self.pins, "--socket", self.socket, "--metrics", "off",
-                   "--replace-kube-proxy", "--cluster-cidr", ",".join(at.POD_NETWORKS)]
+                   "--replace-kube-proxy", "--cluster-cidr", ",".join(at.POD_NETWORKS), *self.options]
         self.services = self.start_process("agent", self.namespaces["node"].around(command))
 
     def end_services(self):

@@ -39,14 +39,21 @@ class Module:
     programs: dict
     # The go.mod that says which version is wanted.
     version_line: re.Pattern
-    # Further words for go, and variables beside those of `environment`.
+    # What go does with a package, further words for it, and variables beside those of `environment`.
+    verb = ("build",)
     flags = ()
     variables = {}
 
+    def go_files(self):
+        return [file for file in self.folder.iterdir() if file.is_file()]
+
+    def file(self, name):
+        return next(file for file in self.go_files() if file.name == name)
+
     def version(self):
-        found = self.version_line.search((self.folder / "go.mod").read_text())
+        found = self.version_line.search(self.file("go.mod").read_text())
         if not found:
-            raise Failure(f"{self.folder / 'go.mod'} has no line like {self.version_line.pattern}")
+            raise Failure(f"{self.file('go.mod')} has no line like {self.version_line.pattern}")
         return found.groups()
 
     def constants(self):
@@ -54,7 +61,7 @@ class Module:
         raise NotImplementedError
 
     def wanted_stamp(self):
-        return "".join((self.folder / name).read_text() for name in ("go.mod", "go.sum"))
+        return "".join(self.file(name).read_text() for name in ("go.mod", "go.sum"))
 
     def is_built(self):
         return (self.stamp.exists() and self.stamp.read_text() == self.wanted_stamp()
@@ -65,15 +72,14 @@ class Module:
             return
         go = go_command()
         self.source.mkdir(parents=True, exist_ok=True)
-        for file in self.folder.iterdir():
-            if file.is_file():
-                shutil.copy(file, self.source)
+        for file in self.go_files():
+            shutil.copy(file, self.source)
         BINARIES.mkdir(parents=True, exist_ok=True)
         flags = "-s -w " + " ".join(f"-X {name}={value}" for name, value in self.constants().items())
         for name, package in self.programs.items():
             started = time.monotonic()
             say(f"building {name} {self.version()[0]}")
-            command = [go, "build", "-trimpath", *self.flags, "-ldflags", flags, "-o", str(BINARIES / name), package]
+            command = [go, *self.verb, "-trimpath", *self.flags, "-ldflags", flags, "-o", str(BINARIES / name), package]
             done = subprocess.run(command, cwd=self.source, env={**environment(), **self.variables}, capture_output=True,
                                   text=True, timeout=BUILD_SECONDS)
             if done.returncode != 0:
@@ -99,6 +105,10 @@ class Kubernetes(Module):
         whole, minor = self.version()
         return {"k8s.io/component-base/version.gitVersion": whole, "k8s.io/component-base/version.gitMajor": "1",
                 "k8s.io/component-base/version.gitMinor": minor, "k8s.io/client-go/pkg/version.gitVersion": whole}
+
+    def sources(self):
+        """Where go has put them; they are there once something was built from them."""
+        return WORK / "go" / "pkg" / "mod" / "k8s.io" / f"kubernetes@{self.version()[0]}"
 
 
 class Istio(Module):

@@ -50,6 +50,8 @@ def parse_arguments():
                         help="what steers the mesh (may be given several times; default: each)")
     parser.add_argument("--beside", type=Path, metavar="DIR",
                         help="scale: another build of Sidestep, whose agent takes turns with that of target/release")
+    parser.add_argument("--pods", type=int, default=0, metavar="N",
+                        help="scale: so many pods, which an agent reads that enforces NetworkPolicies (default: none)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write results and figures there")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()

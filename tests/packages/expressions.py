@@ -16,7 +16,14 @@ from testkit.paths import ROOT
 
 ALERTS = CHART / "files" / "alerts.yaml"
 DASHBOARD = CHART / "files" / "dashboard.json"
+RUNBOOK = ROOT / "docs" / "runbook.md"
 METRICS = "127.0.0.1:9464"
+# Of an agent whose API server does not answer, and of the plugin for NRI, whose runtime does not.
+FAR_METRICS, PLUGIN_METRICS = "127.0.0.1:9466", "127.0.0.1:9420"
+KUBECONFIG = {
+    "apiVersion": "v1", "kind": "Config", "current-context": "far", "users": [{"name": "far", "user": {"token": "none"}}],
+    "clusters": [{"name": "far", "cluster": {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}}],
+    "contexts": [{"name": "far", "context": {"cluster": "far", "user": "far"}}]}
 # Metrics of Prometheus itself.
 OF_PROMETHEUS = {"up"}
 
@@ -46,6 +53,12 @@ def test_each_alert_fires_when_it_should_and_not_otherwise(_world):
     run("promtool", "test", "rules", tests)
     tested = set(re.findall(r"alertname: (\w+)", tests.read_text()))
     check(tested == set(re.findall(r"- alert: (\w+)", ALERTS.read_text())), f"alerts without a test, or the other way: {tested}")
+
+
+def test_the_runbook_says_what_to_do_about_each_alert(_world):
+    said = re.findall(r"^\| `(Sidestep\w+)` \|", RUNBOOK.read_text(), re.MULTILINE)
+    there = re.findall(r"- alert: (\w+)", ALERTS.read_text())
+    check(sorted(said) == sorted(there), f"{RUNBOOK.name} has rows for {said}, and the alerts are {there}")
 
 
 def test_expressions_name_metrics_that_are_there_and_give_values(world):
@@ -93,23 +106,40 @@ def node(world):
         processes.append(subprocess.Popen([str(word) for word in words]))
         broker = world.tmp / "broker"
         processes.append(subprocess.Popen([world.program("sidestepd"), "--address", broker, "--idle-exit", "0"]))
-        wait.until(lambda: "sidestep_capture_listeners_missing" in of_agent(), "the agent's metrics", 60)
+        processes += alone(world, cgroup, bpf)
+        wait.until(lambda: "sidestep_capture_listeners_missing" in text_at(METRICS), "the agent's metrics", 60)
         # Backends have metrics once they are used. Nobody is there: the call fails after one was chosen.
         call = "import socket; socket.socket().connect_ex(('10.96.0.10', 80))"
         run(*cgroup.around(["python3", "-c", call]))
-        wait.until(lambda: "sidestep_backend_picks_total" in of_agent(), "a backend's metrics", 30)
+        wait.until(lambda: "sidestep_backend_picks_total" in text_at(METRICS), "a backend's metrics", 30)
+        wait.until(lambda: "sidestep_watch_staleness_seconds" in text_at(FAR_METRICS), "the age of watches", 30)
+        wait.until(lambda: "sidestep_nri_connected" in text_at(PLUGIN_METRICS), "the plugin's metrics", 30)
         wait.until(broker.exists, "the broker")
         use_broker(world, broker)
-        yield of_agent() + run(world.program("sidestep"), "status", "--metrics", "--address", broker)
+        of_far = "".join(line for line in text_at(FAR_METRICS).splitlines(True) if line.startswith("sidestep_watch"))
+        yield (text_at(METRICS) + of_far + text_at(PLUGIN_METRICS)
+               + run(world.program("sidestep"), "status", "--metrics", "--address", broker))
     finally:
         for process in processes:
             process.terminate()
             process.wait()
-        run(world.program("sidestep-agent"), "--detach", "--pins", bpf.pins, "--socket", world.tmp / "agent.sock")
+        for pins, place in ((bpf.pins, "agent.sock"), (bpf.path / "far", "far.sock")):
+            run(world.program("sidestep-agent"), "--detach", "--pins", pins, "--socket", world.tmp / place)
         pod.remove()
         cgroup.kill()
         cgroup.remove()
         bpf.unmount()
+
+
+def alone(world, cgroup, bpf):
+    """Programs that wait for somebody else: the metrics that they have then."""
+    kubeconfig = world.tmp / "kubeconfig"
+    kubeconfig.write_text(json.dumps(KUBECONFIG))  # JSON is YAML
+    agent = [world.program("sidestep-agent"), "--kubeconfig", kubeconfig, "--node-name", "far", "--cgroup", cgroup.child("far").path,
+             "--pins", bpf.path / "far", "--socket", world.tmp / "far.sock", "--metrics", FAR_METRICS]
+    plugin = [world.program("sidestep-nri"), "run", "--socket", world.tmp / "nri.sock", "--library", world.tmp, "--member", world.tmp,
+              "--metrics", PLUGIN_METRICS]
+    return [subprocess.Popen([str(word) for word in words]) for words in (agent, plugin)]
 
 
 CLIENT = """
@@ -143,9 +173,9 @@ def use_broker(world, broker):
     wait.until(lambda: "sidestep_reasons_total" in run(*status), "a reason", 20)
 
 
-def of_agent():
+def text_at(address):
     try:
-        return urllib.request.urlopen(f"http://{METRICS}/metrics", timeout=5).read().decode()
+        return urllib.request.urlopen(f"http://{address}/metrics", timeout=5).read().decode()
     except OSError:
         return ""
 

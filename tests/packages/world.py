@@ -15,6 +15,8 @@ from testkit.paths import ROOT, TARGET
 # What the packages depend on, and what a user looks at them with.
 INCLUDE = "libelf1,libgcc-s1,man-db,bash-completion,systemd"
 BUILD_SECONDS = 400
+# A Debian with servers has some hundred packages.
+DEBIAN_SECONDS = 900
 
 
 class Debian:
@@ -32,7 +34,7 @@ class Debian:
         self.root.parent.mkdir(exist_ok=True)
         suite = run("sh", "-c", ". /etc/os-release && echo $VERSION_CODENAME").strip()
         include = f"--include={self.packages}"
-        run("mmdebstrap", "--quiet", "--variant=minbase", include, suite, self.root, mirror(), seconds=BUILD_SECONDS)
+        run("mmdebstrap", "--quiet", "--variant=minbase", include, suite, self.root, mirror(), seconds=DEBIAN_SECONDS)
         made_of.write_text(self.packages)
 
 

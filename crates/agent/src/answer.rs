@@ -2,11 +2,13 @@
 
 use crate::admission::Admissions;
 use crate::message::{QueryHandle, refused};
+use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use sidestep_agent_api::{Admission, Question, Reply};
 use sidestep_error::chain;
-use std::fs::Permissions;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest names all pods of a large node.
 const LONGEST_QUESTION: u64 = 256 * 1024;
+/// Most clients that wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// Why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -41,9 +45,18 @@ pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
-    Ok(listener)
+    let socket = bound(path)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The socket has its mode before it has its name: a mode that is set later lets strangers connect until then, whatever the umask
+/// permits. A umask would be the whole process's.
+fn bound(path: &Path) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
 }
 
 /// Whether an agent listens there.
@@ -171,6 +184,22 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(5));
             drop(served);
         });
+    }
+
+    #[test]
+    #[allow(deprecated)] // The other call is the same, and unsafe because of what it does to tables of descriptors: not with this flag.
+    fn no_stranger_can_connect_from_the_first_moment_on_whatever_the_umask() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.sock");
+        let bind_without_umask = || {
+            // This thread alone has another umask from now on, and it ends.
+            rustix::thread::unshare(rustix::thread::UnshareFlags::FS).unwrap();
+            rustix::process::umask(Mode::empty());
+            bound(&path)
+        };
+        let _socket = std::thread::scope(|scope| scope.spawn(bind_without_umask).join()).unwrap().unwrap();
+        assert_eq!(std::fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// As requests name them.
 const RESOURCES: [&str; 6] = ["services", "endpointslices", "nodes", "pods", "namespaces", "networkpolicies"];
 
+/// Of all of them.
+const VERSION: &str = "v1";
+
 /// Shared by the source, which hears, and the metrics.
 #[derive(Clone)]
 pub struct Heard {
@@ -24,9 +27,14 @@ impl Heard {
         Heard { begun: Instant::now(), at: Arc::default() }
     }
 
-    /// Of the path of a request for a list or a watch.
+    /// Of the path of a request for a list or a watch of all namespaces: the version comes before the resource. In the path of one object
+    /// its name is last, and a tenant may call a pod `services`.
     pub fn resource(path: &str) -> Option<Resource> {
-        let last = path.rsplit('/').next()?;
+        let mut from_the_end = path.rsplit('/');
+        let (last, version) = (from_the_end.next()?, from_the_end.next()?);
+        if version != VERSION {
+            return None;
+        }
         RESOURCES.iter().position(|resource| *resource == last).map(Resource)
     }
 
@@ -72,5 +80,19 @@ mod tests {
         heard.note(pods);
         assert!(heard.ages()[0].1 < Duration::from_millis(20));
         assert!(Heard::resource("/apis/events.k8s.io/v1/namespaces/default/events").is_none());
+    }
+
+    #[test]
+    fn an_object_that_is_called_like_a_resource_is_none() {
+        for list in
+            ["/apis/discovery.k8s.io/v1/endpointslices", "/api/v1/nodes", "/apis/networking.k8s.io/v1/networkpolicies"]
+        {
+            assert!(Heard::resource(list).is_some(), "{list}");
+        }
+        for one in
+            ["/api/v1/namespaces/shop/pods/services", "/api/v1/nodes/pods", "/api/v1/namespaces/pods", "services", ""]
+        {
+            assert!(Heard::resource(one).is_none(), "{one}");
+        }
     }
 }

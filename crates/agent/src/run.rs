@@ -106,7 +106,7 @@ pub fn run(args: Args) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The agent reports the API client's problems itself.
+/// The agent reports the API client's problems itself. The client would log each object that it cannot read, whole.
 const LOGGED: &str = "info,kube_client=off,kube_runtime=off";
 
 fn keep(

@@ -133,6 +133,9 @@ VERIFIED_ONCE u32 verdict_of(const struct policed *pod, const struct asked *aske
 		return SAYS_DENY;
 	if (!(defaults & ISOLATED))
 		return 0;
+	/* The node's probes keep the pod alive. */
+	if (asked->direction == INGRESS && asked->identity == IDENTITY_NODE)
+		return 0;
 	said = said_by_rules(pod, asked, defaults);
 	if (is_denied(said, defaults) || (asked->is_shared && hides_denied(said, defaults)))
 		return SAYS_DENY | (is_dropped(said, defaults) ? SAYS_DROP : 0);

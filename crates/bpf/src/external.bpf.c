@@ -237,13 +237,24 @@ static __always_inline int begin(struct __sk_buff *skb, const struct arrival *ar
 	return NEXT;
 }
 
+#define VLAN_ID 0xfff
+
+/*
+ * Whether the packet is of another network than the device's own, by its tag. If the node takes part in that network, the packet comes
+ * to a device of its own there, without the tag. If not, the network's addresses are not those of Services, though they may be equal.
+ */
+static __always_inline bool is_of_vlan(const struct __sk_buff *skb)
+{
+	return skb->vlan_present && skb->vlan_tci & VLAN_ID;
+}
+
 SEC("tcx/ingress")
 int external(struct __sk_buff *skb)
 {
 	struct arrival arrival = {};
 	struct frontend frontend = {};
 
-	if (!read_arrival(skb, &arrival) || !find_external(&arrival, &frontend))
+	if (is_of_vlan(skb) || !read_arrival(skb, &arrival) || !find_external(&arrival, &frontend))
 		return NEXT;
 	if (is_known(skb, &arrival, &frontend) || arrival.resets)
 		return NEXT;

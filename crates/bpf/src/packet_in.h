@@ -65,8 +65,6 @@ static __always_inline int evaluate_received(u64 netns, const struct packet *pac
 		return PASS;
 	ask_by_protocol(&asked, packet->protocol);
 	identify(&asked, &pod, ADDRESS_OF_OTHERS);
-	if (asked.identity == IDENTITY_NODE)
-		return PASS;
 	verdict = evaluate(&pod, &asked, asked.port);
 	if (verdict)
 		emit_verdict(verdict, &asked, 0);

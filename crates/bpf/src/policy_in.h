@@ -46,8 +46,6 @@ VERIFIED_ONCE u32 evaluate_arrival(struct bpf_sk_lookup *ctx, u64 netns)
 	asked.port = packet->local_port;
 	asked.protocol = asked.spoken = packet->protocol;
 	identify(&asked, &pod, ADDRESS_OF_OTHERS);
-	if (asked.identity == IDENTITY_NODE)
-		return 0;
 	verdict = evaluate(&pod, &asked, asked.port);
 	if (verdict)
 		emit_verdict(verdict, &asked, 0);

@@ -13,7 +13,7 @@ use sidestep_broker::inherited::{self, InheritedError};
 use sidestep_broker::listen::{Address, ListenError, listen};
 use sidestep_broker::operator;
 use sidestep_broker::server::{self, Reload, Reloaded, Server, Signals};
-use sidestep_broker::subordinates::Subordinates;
+use sidestep_broker::subordinates::{self, Subordinates};
 use sidestep_broker::trust::Trust;
 use sidestep_error::chain;
 use sidestep_log::{Format, Line};
@@ -46,7 +46,8 @@ struct Args {
     /// How the broker logs, on standard error
     #[arg(long, value_enum, default_value_t)]
     log_format: Format,
-    /// In a container: enter the cgroup namespace of process 1, so that pods and services are known by their cgroups
+    /// In a container: enter the cgroup namespace of process 1, so that pods and services are known by their cgroups, and read
+    /// its /etc/subuid
     #[arg(long)]
     host_cgroups: bool,
     /// Write the line `ready` to this inherited descriptor once connections are accepted
@@ -121,14 +122,15 @@ fn serve(args: &Args) -> Result<(), Error> {
     let operators = operator::listen(&address).inspect_err(|error| tracing::warn!("warning: {}", chain(error))).ok();
     server::raise_fd_limit();
     server::raise_file_size_limit();
+    let granted = if args.host_cgroups { subordinates::OF_THE_HOST } else { subordinates::OF_THIS_SYSTEM };
     let settings = Settings {
         address: address.to_string(),
         trust,
-        subordinates: Subordinates::of_this_system(),
+        subordinates: Subordinates::read(granted),
         across_namespaces: config.cross_namespaces,
     };
     let idle_exit = Some(Duration::from_secs(args.idle_exit)).filter(|limit| !limit.is_zero());
-    let signals = signals(args.config.clone()).map_err(Error::Signals)?;
+    let signals = signals(args.config.clone(), granted).map_err(Error::Signals)?;
     let server = Server::new(listener, operators, settings, signals, idle_exit).map_err(Error::Epoll)?;
     if let Some(fd) = args.ready_fd {
         say_ready(fd).map_err(|source| Error::Ready { fd, source })?;
@@ -136,9 +138,9 @@ fn serve(args: &Args) -> Result<(), Error> {
     server.run().map(drop).map_err(Error::Wait)
 }
 
-/// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one, and the
-/// subordinate users. SIGXFSZ would end it when RLIMIT_FSIZE permits no memory of a link's size: that call only fails.
-fn signals(config: Option<PathBuf>) -> io::Result<Signals> {
+/// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one, and the subordinate users, which the
+/// file `granted` names. SIGXFSZ would end it when RLIMIT_FSIZE permits no memory of a link's size: that call only fails.
+fn signals(config: Option<PathBuf>, granted: &'static str) -> io::Result<Signals> {
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let stop = readable_at(&[SIGTERM, SIGINT])?;
     let hang_up = readable_at(&[SIGHUP])?;
@@ -146,7 +148,7 @@ fn signals(config: Option<PathBuf>) -> io::Result<Signals> {
     let config = config.map(std::path::absolute).transpose()?;
     let load = move || -> Result<Reloaded, ConfigError> {
         let config = config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-        Ok(Reloaded { trust: Trust::of_this_process(config.rules), subordinates: Subordinates::of_this_system() })
+        Ok(Reloaded { trust: Trust::of_this_process(config.rules), subordinates: Subordinates::read(granted) })
     };
     Ok(Signals { stop, reload: Some(Reload::new(hang_up, load)?) })
 }

@@ -2,9 +2,13 @@
 //! share memory with each other for that. But whoever has one of them has all of them, so they are one domain.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 
-const FILE: &str = "/etc/subuid";
+/// Of the users of this system.
+pub const OF_THIS_SYSTEM: &str = "/etc/subuid";
+/// Of the users of the host, if this process is in a container and sees the host's processes: the file of an image says nothing of them.
+pub const OF_THE_HOST: &str = "/proc/1/root/etc/subuid";
 
 /// Who may have which numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,9 +23,15 @@ struct Granted {
 }
 
 impl Subordinates {
-    /// As the system has it now. Nothing is granted if there is no such file.
-    pub fn of_this_system() -> Subordinates {
-        Subordinates::parse(&std::fs::read_to_string(FILE).unwrap_or_default())
+    /// As this file has it now. Nothing is granted if there is none.
+    pub fn read(file: &str) -> Subordinates {
+        let text = std::fs::read_to_string(file).unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!("cannot read {file}: {error}; each subordinate user counts as a user of its own");
+            }
+            String::new()
+        });
+        Subordinates::parse(&text)
     }
 
     /// Lines of `owner:first:count`. Other lines grant nothing.

@@ -11,7 +11,6 @@
 //! are programs attached, either all or none. [`services::remove`] and [`splice::remove`] leave no trace.
 
 pub mod admission;
-mod budget;
 pub mod bypass;
 pub mod capture;
 mod closing;
@@ -37,5 +36,6 @@ pub mod shared;
 pub mod splice;
 pub mod stale;
 pub mod table;
+mod table_room;
 pub mod walk;
 pub mod watch;

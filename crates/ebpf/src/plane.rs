@@ -235,12 +235,15 @@ impl DataPlane for Maps {
 
     fn existing(&mut self) -> io::Result<Existing> {
         let frontends = self.frontends().map_err(io::Error::other)?;
-        let numbers: BTreeSet<u32> = frontends.iter().flat_map(|(_, frontend)| self.backends_of(frontend)).collect();
+        let members: Vec<Member> = self.members.keys().map(|key| layout::to_member(&key)).collect();
+        let in_lists = frontends.iter().flat_map(|(_, frontend)| self.backends_of(frontend));
+        let numbers: BTreeSet<u32> = in_lists.chain(members.iter().map(|member| member.backend)).collect();
         let known = numbers.into_iter().filter(|number| *number < self.backends.len());
-        let members = self.members.entries().map_err(io::Error::other)?;
+        let known = known.map(|number| (number, self.endpoint(number)));
         Ok(Existing {
-            backends: known.map(|number| (number, self.endpoint(number))).collect(),
-            members: members.iter().map(|(key, _)| layout::to_member(key)).collect(),
+            // A member of a killed agent may name a number that was never written.
+            backends: known.filter(|(_, endpoint)| endpoint.port != 0).collect(),
+            members,
             sources: self.sources.keys().filter_map(|key| layout::to_source(&key)).collect(),
             frontends,
         })

@@ -43,13 +43,14 @@ pub enum Line {
     Named(&'static str),
 }
 
-/// Logs from now on. RUST_LOG says what, else `default`, such as `info,other_crate=off`. Call it once, before there are threads.
+/// Logs from now on: `default`, such as `info,other_crate=off`, and over it what RUST_LOG says. What `default` silences stays silent
+/// unless RUST_LOG names it: a level alone is about the program. Call it once, before there are threads.
 ///
 /// # Panics
 ///
 /// If `default` cannot be read, or the process logs already.
 pub fn init(format: Format, line: Line, default: &str) {
-    let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
+    let wanted = std::env::var("RUST_LOG").ok().and_then(|text| format!("{default},{text}").parse().ok());
     let filter: Targets = wanted.unwrap_or_else(|| default.parse().expect("the default filter is valid"));
     // A collector that has gone must not end the program: errors of writing are not written either.
     let lines = Layer::default().with_writer(io::stderr).with_ansi(false).with_target(false).log_internal_errors(false);

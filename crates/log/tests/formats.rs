@@ -26,6 +26,7 @@ fn speak() {
         "json" => init(Format::Json, Line::Named("program"), "info"),
         "named" => init(Format::Text, Line::Named("program"), "info"),
         "dated" => init(Format::Text, Line::Dated, "info"),
+        "silenced" => init(Format::Json, Line::Dated, "info,formats=off"),
         other => panic!("{other}"),
     }
     tracing::warn!(pod = "shop/web", count = 3, "a \"quoted\"\nmessage");
@@ -62,4 +63,12 @@ fn the_variable_decides_what_is_logged() {
     assert_eq!(written("json", "formats=off"), "");
     // An invalid one counts as none.
     assert_eq!(written("json", "formats=loud").lines().count(), 1);
+}
+
+#[test]
+fn what_the_program_silences_is_heard_only_if_it_is_named() {
+    for level in ["", "info", "debug", "formats=loud"] {
+        assert_eq!(written("silenced", level), "", "{level:?}");
+    }
+    assert_eq!(written("silenced", "error,formats=debug").lines().count(), 2);
 }

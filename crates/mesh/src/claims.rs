@@ -2,7 +2,7 @@
 //! it, else the older one, until that is deleted.
 
 use crate::object::Name;
-use crate::plane::FrontendKey;
+use crate::plane::{FrontendKey, Scope};
 use crate::table::PortKey;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -66,6 +66,7 @@ impl Claims {
         let owner = claims.first().cloned();
         if owner != owner_before {
             moved.others.extend([owner_before, owner.clone()].into_iter().flatten().map(|c| c.key.service.clone()));
+            moved.others.extend(self.of_packets(&frontend).map(|claim| claim.key.service.clone()));
         }
         if owner.is_none() {
             self.of_frontend.remove(&frontend);
@@ -73,9 +74,34 @@ impl Claims {
         }
     }
 
-    /// The owner of the frontend.
+    /// The owner of the frontend. One for packets to a cluster IP belongs to the Service that has the cluster IP, though that has no
+    /// such frontend: packets would find another Service's before its own.
     pub fn owner(&self, frontend: &FrontendKey) -> Option<&Arc<PortKey>> {
-        Some(&self.of_frontend.get(frontend)?.first()?.key)
+        let first = self.first(frontend)?;
+        Some(&self.given(frontend).unwrap_or(first).key)
+    }
+
+    /// Whether no other port has a better claim to this very frontend: if the port is not the owner, nobody else programs it.
+    pub fn is_first(&self, frontend: &FrontendKey, port: &PortKey) -> bool {
+        self.first(frontend).is_some_and(|claim| *claim.key == *port)
+    }
+
+    fn first(&self, frontend: &FrontendKey) -> Option<&Claim> {
+        self.of_frontend.get(frontend)?.first()
+    }
+
+    /// For a frontend for packets to one address: the claim of the Service whose cluster IP that is.
+    fn given(&self, frontend: &FrontendKey) -> Option<&Claim> {
+        let is_at_address = OF_PACKETS.contains(&frontend.scope);
+        let dialled = FrontendKey { scope: Scope::Address, ..*frontend };
+        is_at_address.then(|| self.first(&dialled)).flatten().filter(|claim| !claim.is_external)
+    }
+
+    /// The claims to the same address and port for packets, if the frontend is for sockets.
+    fn of_packets(&self, frontend: &FrontendKey) -> impl Iterator<Item = &Claim> {
+        let scopes: &[Scope] = if frontend.scope == Scope::Address { &OF_PACKETS } else { &[] };
+        let keys = scopes.iter().map(move |scope| FrontendKey { scope: *scope, ..*frontend });
+        keys.filter_map(move |key| self.of_frontend.get(&key)).flatten()
     }
 
     /// How many frontends there are.
@@ -83,3 +109,6 @@ impl Claims {
         self.of_frontend.len()
     }
 }
+
+/// The scopes of packets to one address.
+const OF_PACKETS: [Scope; 2] = [Scope::External, Scope::Pod];

@@ -239,16 +239,20 @@ pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
     // A large cluster has hundreds of thousands, and the vector has grown by doubling.
     endpoints.shrink_to_fit();
     let weights = weights(&from.metadata, &mut left);
-    let service = service.as_str().into();
-    Ok(Some(Object::Slice(Slice { name, service, ports: slice_ports(from)?, endpoints, weights, left })))
+    let (service, ports) = (service.as_str().into(), slice_ports(from, &mut left)?);
+    Ok(Some(Object::Slice(Slice { name, service, ports, endpoints, weights, left })))
 }
 
-/// Ports without a number mean all ports, which no proxy can balance: they are left out.
-fn slice_ports(from: &discovery::EndpointSlice) -> Result<Vec<SlicePort>> {
+/// Ports without a number mean all ports, which no proxy can balance: they are left out. So are numbers that no port has: the API server
+/// accepts any, and with a slice that cannot be read a tenant would keep all nodes from removing what earlier agents have left.
+fn slice_ports(from: &discovery::EndpointSlice, left: &mut Vec<Skipped>) -> Result<Vec<SlicePort>> {
     let mut found = Vec::new();
     for (i, port) in from.ports.iter().flatten().enumerate() {
         let Some(number) = port.port else { continue };
-        let number = port_number(format!("ports[{i}].port"), number)?;
+        let Some(number) = u16::try_from(number).ok().filter(|number| *number != 0) else {
+            left.push(Skipped { what: format!("endpoints' port {number}"), why: "ports are from 1 to 65535" });
+            continue;
+        };
         let name = port.name.as_deref().unwrap_or("").into();
         if let Some(protocol) = protocol(format!("ports[{i}].protocol"), port.protocol.as_deref())? {
             found.push(SlicePort { name, protocol, port: number });

@@ -179,7 +179,7 @@ pub struct Slice {
     pub name: Name,
     /// Its Service, in the same namespace: the label `kubernetes.io/service-name`.
     pub service: Arc<str>,
-    /// Of the backends. SCTP ports, and ports without a number, are left out.
+    /// Of the backends. SCTP ports, and ports without a number from 1 to 65535, are left out.
     pub ports: Vec<SlicePort>,
     /// Without those at multicast and broadcast addresses. Whether they are ready does not matter here.
     pub endpoints: Vec<SliceEndpoint>,

@@ -166,7 +166,7 @@ pub struct Sizes {
 pub struct Existing {
     /// In no particular order.
     pub frontends: Vec<(FrontendKey, Frontend)>,
-    /// Backends that slots in use name.
+    /// Backends that slots in use or members name.
     pub backends: Vec<(u32, Endpoint)>,
     /// In no particular order; some may be of Services that no frontend names any more.
     pub members: Vec<Member>,

@@ -72,6 +72,9 @@ pub struct PortTable {
     pub source_ranges: BTreeSet<IpNet>,
     /// Ordered by address. Empty: connections are refused.
     pub list: Vec<Backend>,
+    /// Endpoints outside of the list that serve: they terminate, or topology hints lead to others. Datagrams that go to one already go
+    /// on, as TCP connections do. None with affinity, whose clients are to leave them.
+    pub lasting: BTreeSet<Endpoint>,
     /// The list is empty because of the traffic policy alone: endpoints of other nodes serve.
     pub elsewhere: bool,
 }
@@ -95,6 +98,11 @@ impl PortTable {
     /// The endpoints in the list.
     pub fn endpoints(&self) -> BTreeSet<Endpoint> {
         self.list.iter().map(|backend| backend.endpoint).collect()
+    }
+
+    /// The endpoints in the list, and those that last.
+    pub fn kept(&self) -> BTreeSet<Endpoint> {
+        self.list.iter().map(|backend| backend.endpoint).chain(self.lasting.iter().copied()).collect()
     }
 }
 
@@ -141,7 +149,12 @@ fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], nod
             Policy::Local => choose::local(&candidates, node),
         };
         let (name, protocol) = (port.name.clone(), port.protocol);
+        let list = backends(&chosen, service.selection);
         PortTable {
+            lasting: match protocol == Protocol::Udp && service.affinity_seconds.is_none() {
+                true => lasting(candidates.iter().filter(|c| policy == Policy::Cluster || c.is_local(node)), &list),
+                false => BTreeSet::new(),
+            },
             restricted: frontends.iter().copied().filter(is_restricted).collect(),
             source_ranges: match frontends.iter().any(is_restricted) {
                 true => service.ranges_of(family).copied().collect(),
@@ -153,7 +166,7 @@ fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], nod
             selection: service.selection,
             frontends,
             elsewhere: chosen.is_empty() && !choose::cluster(&candidates, node).is_empty(),
-            list: backends(&chosen, service.selection),
+            list,
         }
     };
     split.into_iter().filter(|(_, frontends)| !frontends.is_empty()).map(table).collect()
@@ -236,4 +249,11 @@ fn backends(chosen: &[Candidate], selection: Selection) -> Vec<Backend> {
     list.retain(|backend| backend.weight > 0);
     list.sort_by_key(|backend| backend.endpoint);
     list
+}
+
+/// The endpoints that serve, but are not in the list.
+fn lasting<'a, 'b: 'a>(candidates: impl Iterator<Item = &'a Candidate<'b>>, list: &[Backend]) -> BTreeSet<Endpoint> {
+    let listed: BTreeSet<Endpoint> = list.iter().map(|backend| backend.endpoint).collect();
+    let serving = candidates.filter(|candidate| candidate.of.serving).map(|candidate| candidate.endpoint);
+    serving.filter(|endpoint| !listed.contains(endpoint)).collect()
 }

@@ -11,6 +11,7 @@ use sidestep_mesh::reconcile::{Problem, Reconciler};
 use sidestep_mesh::retired::REST_NS;
 use sidestep_mesh::state::{Change, State};
 use sidestep_mesh::table::{Policy, PortKey};
+use sidestep_mesh::yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -151,6 +152,7 @@ fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
             }
         }
     }
+    let given: BTreeSet<FrontendKey> = found.keys().copied().collect();
     for service in &services {
         for port in by_name(&service.ports) {
             let all = service.external_ips.iter().chain(&service.load_balancer_ips).copied().collect::<BTreeSet<_>>();
@@ -165,7 +167,9 @@ fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
             let node_port = port.node_port.into_iter();
             let node_port = node_port.flat_map(|n| scopes(any, n, [Scope::Node, Scope::ExternalNode, Scope::PodNode]));
             for (key, local) in addresses.chain(node_port) {
-                if key.scope != Scope::Address || !is_restricted(service, key.address.ip()) {
+                let is_given = [Scope::External, Scope::Pod].contains(&key.scope)
+                    && given.contains(&FrontendKey { scope: Scope::Address, ..key });
+                if !is_given && (key.scope != Scope::Address || !is_restricted(service, key.address.ip())) {
                     found.entry(key).or_insert_with(|| serving(state, service, port, local));
                 }
             }
@@ -302,17 +306,36 @@ impl Run {
         assert_eq!(self.tables.sources, wanted);
     }
 
-    /// Where choices are remembered, the members are exactly the backends in the frontends' lists.
+    /// Where choices are remembered, the members are the backends in the frontends' lists, and those that datagrams do not leave.
     fn check_members(&self) {
         let ports = self.reconciler.ports();
         let wanted: BTreeSet<(u32, Endpoint)> = ports
             .iter()
             .filter(|port| port.key.protocol == Protocol::Udp || port.table.affinity_seconds > 0)
-            .flat_map(|port| port.table.endpoints().into_iter().map(|endpoint| (port.service, endpoint)))
+            .flat_map(|port| port.table.kept().into_iter().map(|endpoint| (port.service, endpoint)))
             .collect();
         let found = self.tables.members.iter().map(|m| (m.service, self.tables.backends[&m.backend])).collect();
         assert_eq!(wanted, found);
     }
+}
+
+/// Any tenant may name any address as an external one.
+#[test]
+fn a_cluster_ip_is_its_services_for_packets_too() {
+    let mut run = Run::new(ROOM);
+    run.reconciler.complete(&mut run.tables, 0).unwrap();
+    let other = "clusterIP: 10.0.0.2, externalIPs: [10.0.0.1], externalTrafficPolicy: Local";
+    for (name, spec) in [("other", other), ("its", "clusterIP: 10.0.0.1")] {
+        let head = format!("apiVersion: v1, kind: Service, metadata: {{name: {name}}}");
+        let text = format!("{{{head}, spec: {{ports: [{{port: 80}}], {spec}}}}}");
+        yaml::parse(&text).unwrap().into_iter().for_each(|object| run.change(Change::Put(object)));
+    }
+    let at = |scope| FrontendKey { address: ip(1).into(), port: 80, protocol: Protocol::Tcp, scope };
+    let keys = [Scope::Address, Scope::External, Scope::Pod].map(at);
+    let is_there = |run: &Run| keys.each_ref().map(|key| run.tables.frontends.contains_key(key));
+    assert_eq!(is_there(&run), [true, false, false]);
+    run.change(Change::Delete(Key::Service(Name::new("default", "its"))));
+    assert_eq!(is_there(&run), [true; 3]);
 }
 
 proptest! {

@@ -176,6 +176,32 @@ fn who_is_no_backend_any_more_is_not_remembered() {
     assert_eq!((life.tables.members.len(), life.reach("10.96.0.1")), (1, Some(vec![1])));
 }
 
+/// As with kube-proxy: a change of readiness ends no flow of datagrams, and no TCP connection.
+#[test]
+fn an_endpoint_that_terminates_keeps_its_datagrams_as_long_as_it_serves() {
+    let udp = |text: String| {
+        let text = text.replace("{port: 80}", "{port: 80, protocol: UDP}");
+        text.replace("{port: 8080}", "{port: 8080, protocol: UDP}")
+    };
+    let terminating = |serving: bool| {
+        let conditions = format!("conditions: {{ready: false, serving: {serving}, terminating: true}}");
+        udp(slice(1, 1..3).replace("[10.0.0.1]}", &format!("[10.0.0.1], {conditions}}}")))
+    };
+    let mut life = Life::first(ROOM);
+    life.put(&udp(service(1, "") + &slice(1, 1..3)));
+    let members = life.tables.members.clone();
+    assert_eq!(members.len(), 2);
+    life.put(&terminating(true));
+    let is_listed = |life: &Life| life.tables.frontends.values().map(|frontend| frontend.count).eq([1]);
+    assert!(is_listed(&life) && life.tables.members == members);
+    let mut life = life.next();
+    life.put(&(udp(service(1, "")) + &terminating(true)));
+    life.complete();
+    assert!(is_listed(&life) && life.tables.members == members);
+    life.put(&terminating(false));
+    assert!(is_listed(&life) && life.tables.members.len() == 1);
+}
+
 /// Members are removed last, so an agent that is killed leaves some whose backends are gone.
 #[test]
 fn a_number_that_only_a_member_has_is_not_given_away() {

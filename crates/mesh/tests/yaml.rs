@@ -73,6 +73,22 @@ fn a_service_with_everything() {
     assert_eq!(found.created, "2026-01-02T03:04:05Z");
 }
 
+/// The API server accepts any number, and kube-proxy ignores such ports.
+#[test]
+fn a_port_that_does_not_exist_hides_no_other_port_of_its_slice() {
+    for wrong in [0, -1, 65_536, i32::MAX] {
+        let ports =
+            format!("ports: [{{name: odd, protocol: TCP, port: {wrong}}}, {{name: http, protocol: TCP, port: 8080}}]");
+        let text = format!(
+            "{{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {{name: web-abc, namespace: shop,
+             labels: {{kubernetes.io/service-name: web}}}}, addressType: IPv4, {ports}, endpoints: [{{addresses: [10.1.0.1]}}]}}"
+        );
+        let found = slice(&text);
+        assert_eq!(found.ports.iter().map(|p| (&*p.name, p.port)).collect::<Vec<_>>(), [("http", 8080)], "{wrong}");
+        assert_eq!(found.left[0].what, format!("endpoints' port {wrong}"));
+    }
+}
+
 #[test]
 fn a_slice_with_everything() {
     let found = slice(SLICE);

@@ -5,6 +5,7 @@ use crate::nodes::Nodes;
 use crate::places::Places;
 use crate::pod::{Container, Pod};
 use sidestep_injection::{BROKER, Enrolment, LD_PRELOAD, Reason, conflict, enrolment, extended, names_library_below};
+use std::collections::HashSet;
 
 /// What becomes of a container.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,12 +27,16 @@ pub struct Decider<'a> {
     pub places: &'a Places,
     /// Why no container of the pod can have the library.
     obstacle: Option<Reason>,
+    /// Names of the pod's volumes of the kind `emptyDir`: a set, since a pod may have tens of thousands, and as many mounts.
+    empty_dirs: HashSet<&'a str>,
 }
 
 impl<'a> Decider<'a> {
     pub fn new(pod: &'a Pod, case: Case, places: &'a Places, nodes: &Nodes, may_add_volumes: bool) -> Decider<'a> {
         let obstacle = obstacle(pod, case, nodes).or_else(|| volumes(pod, places, may_add_volumes));
-        Decider { pod, case, places, obstacle }
+        let empty_dirs = pod.spec.volumes.iter().filter(|volume| volume.empty_dir.is_some());
+        let empty_dirs = empty_dirs.map(|volume| volume.name.as_str()).collect();
+        Decider { pod, case, places, obstacle, empty_dirs }
     }
 
     pub fn decide(&self, container: &Container) -> Decision {
@@ -76,11 +81,9 @@ impl<'a> Decider<'a> {
     }
 
     fn conflicts(&self, container: &Container) -> bool {
-        let is_empty_dir =
-            |name: &str| self.pod.spec.volumes.iter().any(|volume| volume.name == name && volume.empty_dir.is_some());
         self.places.volumes().iter().any(|ours| {
             container.volume_mounts.iter().any(|mount| {
-                let takes_directories = !mount.read_only && is_empty_dir(&mount.name);
+                let takes_directories = !mount.read_only && self.empty_dirs.contains(mount.name.as_str());
                 conflict(&mount.mount_path, takes_directories, &ours.path)
             })
         })

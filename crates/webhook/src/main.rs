@@ -67,7 +67,8 @@ impl Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    sidestep_log::init(args.log_format, Line::Dated, "info");
+    // The library would log each object that it cannot read, whole.
+    sidestep_log::init(args.log_format, Line::Dated, "info,kube_client=off,kube_runtime=off");
     match run(args.settings()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

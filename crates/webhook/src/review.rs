@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sidestep_injection::{Outcome, Reason};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -123,7 +123,8 @@ fn created(pod: &Pod, object: &Value, case: Case, places: &Places, nodes: &Nodes
 fn extended(pod: &Pod, old: &Pod, object: &Value, case: Case, places: &Places, nodes: &Nodes) -> Changed {
     let decider = Decider::new(pod, case, places, nodes, false);
     let mut changed = Changed::default();
-    let is_new = |one: &Container| !old.spec.ephemeral_containers.iter().any(|known| known.name == one.name);
+    let known: HashSet<&str> = old.spec.ephemeral_containers.iter().map(|one| one.name.as_str()).collect();
+    let is_new = |one: &Container| !known.contains(one.name.as_str());
     changed.decide(&decider, object, EPHEMERAL, &pod.spec.ephemeral_containers, is_new);
     changed
 }

@@ -7,6 +7,16 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Tain
 /// Effects of taints that keep pods away for certain.
 const KEEPS_AWAY: [&str; 2] = ["NoSchedule", "NoExecute"];
 
+/// How many parts of the pod are compared with each node.
+pub fn cost(pod: &Pod) -> usize {
+    let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
+    let terms = required.into_iter().flat_map(|selector| &selector.node_selector_terms);
+    let parts = terms.flat_map(|term| [&term.match_expressions, &term.match_fields]).flatten().flatten();
+    let values: usize = parts.map(|part| 1 + part.values.as_ref().map_or(0, Vec::len)).sum();
+    pod.spec.node_selector.len() + pod.spec.tolerations.len() + values
+}
+
 pub fn may_run_on(pod: &Pod, name: &str, node: &Node) -> bool {
     let spec = &pod.spec;
     // Who names the node goes around the scheduler.

@@ -7,7 +7,7 @@ use futures_util::future::join;
 use k8s_openapi::api::core::v1::{Node as Object, Pod};
 use kube::config::InClusterError;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::watcher::{Config, Error, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use sidestep_error::chain;
 use std::collections::HashSet;
@@ -15,8 +15,10 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-/// Pause between attempts for the first connection.
+/// Pause between attempts for the first connection, and before everything is listed anew.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The server's answer to a version that it has forgotten.
+const GONE: u16 = 410;
 
 /// Which pods install the library.
 #[derive(Clone, Debug)]
@@ -64,20 +66,32 @@ async fn follow(installers: &Installers, nodes: &Nodes) {
     join(pods, all).await;
 }
 
+/// A watcher whose request for a watch is refused since the server has forgotten the version in it would repeat the request for ever.
+/// A new watcher lists again.
 async fn each<K>(api: Api<K>, config: Config, mut note: impl FnMut(Event<K>))
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
 {
-    let mut events = pin!(watcher(api, config).default_backoff());
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => note(event),
-            Err(error) => {
-                let (kind, why) = (K::plural(&()), chain(&error));
-                tracing::warn!("cannot list or watch {kind} at the API server, will try again: {why}");
+    loop {
+        let mut events = pin!(watcher(api.clone(), config.clone()).default_backoff());
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => note(event),
+                Err(error) => {
+                    let (kind, why) = (K::plural(&()), chain(&error));
+                    tracing::warn!("cannot list or watch {kind} at the API server, will try again: {why}");
+                    if is_forgotten(&error) {
+                        break;
+                    }
+                }
             }
         }
+        tokio::time::sleep(AGAIN).await;
     }
+}
+
+fn is_forgotten(error: &Error) -> bool {
+    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == GONE)
 }
 
 /// `seen`: nodes of a list that is being read.
@@ -117,7 +131,11 @@ fn is_initialized(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::future::select;
     use serde_json::{Value, json};
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use tokio::sync::mpsc::unbounded_channel;
 
     fn node_of(name: &str) -> Object {
         serde_json::from_value(json!({"metadata": {"name": name}})).expect("a node")
@@ -153,5 +171,55 @@ mod tests {
             node(event, &nodes, &mut seen);
         }
         assert!(nodes.all_have_library(&any));
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// An API server that has forgotten each list when the watch after it begins. The lists are of node `n1`, then `n2`, and so on.
+    fn forgetful() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let mut lists = 0;
+            listener.incoming().flatten().for_each(|stream| answer(stream, &mut lists));
+        });
+        address
+    }
+
+    fn answer(mut stream: TcpStream, lists: &mut u32) {
+        let reader = BufReader::new(stream.try_clone().expect("a duplicate"));
+        let head: Vec<String> = reader.lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+        let Some(asked) = head.first() else { return };
+        let (status, body) = if asked.contains("watch=") {
+            let gone = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                              "reason": "Expired", "message": "too old resource version", "code": GONE});
+            ("410 Gone", gone)
+        } else {
+            *lists += 1;
+            let node = json!({"metadata": {"name": format!("n{lists}"), "resourceVersion": "7"}});
+            ("200 OK", json!({"metadata": {"resourceVersion": "7"}, "items": [node]}))
+        };
+        let (body, length) = (body.to_string(), body.to_string().len());
+        let head = "Content-Type: application/json\r\nConnection: close";
+        // The client may have gone.
+        let _ = write!(stream, "HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+    }
+
+    #[test]
+    fn after_a_version_that_the_server_has_forgotten_nodes_are_listed_again() {
+        let url = format!("http://{}", forgetful()).parse().expect("a URL");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let client = Client::try_from(kube::Config::new(url)).expect("a client");
+            let (told, mut heard) = unbounded_channel();
+            let following = each(Api::<Object>::all(client), Config::default(), |event| {
+                if let Event::InitApply(node) = event {
+                    let _ = told.send(node.name_any());
+                }
+            });
+            let second = async { while heard.recv().await.is_some_and(|name| name != "n2") {} };
+            let listed = tokio::time::timeout(PATIENCE, select(pin!(following), pin!(second))).await;
+            assert!(listed.is_ok(), "no second list");
+        });
     }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sidestep_injection::Outcome;
 use sidestep_webhook::{Case, Nodes, Places, Reviewed, review};
+use std::time::{Duration, Instant};
 
 const LIBRARY: &str = "/usr/lib/sidestep/current/libsidestep.so";
 const MEMBER: &str = "/run/sidestep/member";
@@ -315,4 +316,25 @@ fn another_kind_of_document_is_refused() {
         let body = json!({"apiVersion": version, "kind": kind, "request": {"uid": "u", "operation": "CREATE"}});
         assert!(review(body.to_string().as_bytes(), CASE, &places(), &Nodes::assumed()).is_err());
     }
+}
+
+/// As many parts as fit into a request, which anybody may send. Each compared with each would take minutes.
+#[test]
+fn a_pod_with_very_many_parts_does_not_hold_up_others() {
+    const MANY: usize = 40_000;
+    let begun = Instant::now();
+    let volumes: Vec<Value> = (0..MANY).map(|n| json!({"name": format!("v{n}")})).collect();
+    let mounts: Vec<Value> = (0..MANY).map(|n| json!({"name": "x", "mountPath": format!("/{n}")})).collect();
+    let pod = json!({"metadata": {"name": "web"}, "spec": {
+        "containers": [{"name": "app", "volumeMounts": mounts}], "volumes": volumes}});
+    let reviewed = created(&pod);
+    assert_eq!(reviewed.outcomes, [Outcome::Injected]);
+    let with = |prefix: &str| {
+        let containers: Vec<Value> = (0..MANY).map(|n| json!({"name": format!("{prefix}{n}")})).collect();
+        json!({"metadata": {"name": "web"}, "spec": {"containers": [], "ephemeralContainers": containers}})
+    };
+    let nobody_asks = Case { is_namespace_enrolled: false, ..CASE };
+    let reviewed = asked(nobody_asks, "UPDATE", "ephemeralcontainers", &with("old"), &with("new"));
+    assert!(reviewed.outcomes.is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }

@@ -2,7 +2,8 @@
 and what the agent costs the server.
 
 30,000 Services have ten endpoints each. In each round an agent starts without state, follows changes, is killed, and
-takes over. With --beside DIR the agents of two builds take turns.
+takes over. With --beside DIR the agents of two builds take turns. With --pods N the agents enforce NetworkPolicies, for which they read
+the N pods of as many endpoints.
 """
 
 import statistics
@@ -37,11 +38,12 @@ def run(testbed, options, checks):
     world = testbed.worlds[0]
     builds = {"agent": world.program, **({"beside": options.beside / "sidestep"} if options.beside else {})}
     world.end_services()
-    crowd = Crowd(testbed.control_plane.api, QUICK_SERVICES if options.quick else SERVICES)
+    world.options = ("--network-policies",) if options.pods else ()
+    crowd = Crowd(testbed.control_plane.api, QUICK_SERVICES if options.quick else SERVICES, options.pods)
     started = time.monotonic()
     crowd.write()
     say(f"scale: {crowd.services} Services with {ENDPOINTS} endpoints each written in {time.monotonic() - started:.0f} s")
-    checks.figures.update({"services": crowd.services, "endpoints of each": ENDPOINTS})
+    checks.figures.update({"services": crowd.services, "endpoints of each": ENDPOINTS, "pods": crowd.pods})
     found = {build: [] for build in builds}
     for number in range(QUICK_ROUNDS if options.quick else ROUNDS):
         for build in (list(builds) if number % 2 == 0 else reversed(builds)):

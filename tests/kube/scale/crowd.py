@@ -1,6 +1,7 @@
 """The Services and EndpointSlices of 5,000 nodes, with all that Kubernetes' own controllers write into them.
 
-The objects are written directly: the pods and nodes that would have caused them are not there, since an agent sees neither.
+The objects are written directly: the nodes that would have caused them are not there, since an agent sees its own alone. Pods are there
+if they are asked for: an agent that enforces NetworkPolicies reads them all.
 """
 
 import hashlib
@@ -22,9 +23,12 @@ FIRST_POD = 10 << 24 | 128 << 16
 
 
 class Crowd:
-    def __init__(self, api, services):
+    """`pods`: how many of the endpoints have one."""
+
+    def __init__(self, api, services, pods=0):
         self.api = api
         self.services = services
+        self.pods = pods
         self.real = []
 
     def write(self):
@@ -33,6 +37,8 @@ class Crowd:
         self.api.create(namespace(REAL_NAMESPACE))
         self.api.each(self.write_one, range(self.services - REAL))
         self.real = self.api.each(self.write_real, range(REAL))
+        self.api.each(self.write_pod, range(self.pods))
+        self.api.each(self.api.create, [a_policy(number) for number in range(NAMESPACES if self.pods else 0)])
 
     def write_one(self, number):
         made = self.api.create(a_service(number))
@@ -42,6 +48,14 @@ class Crowd:
         made = self.api.create(service(REAL_NAMESPACE, f"real-{number}"))
         self.api.create(real_slice(made, at.BACKEND_PORTS[0]))
         return made
+
+
+    def write_pod(self, number):
+        made = a_pod(number)
+        self.api.create(made)
+        self.api.set_status(made, {
+            "phase": "Running", "hostIP": "10.251.0.12", "podIP": address(number), "podIPs": [{"ip": address(number)}],
+            "conditions": [{"type": "Ready", "status": "True"}], "startTime": "2026-11-01T12:00:00Z"})
 
 
 def name_of(number):
@@ -80,11 +94,36 @@ def a_slice(of, number):
 
 def an_endpoint(of, number):
     name, space = of["metadata"]["name"], of["metadata"]["namespace"]
-    node = number % NODES
-    pod = {"kind": "Pod", "namespace": space, "name": f"{name}-7d9c5b6f4-{number:05x}",
-           "uid": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number)))}
+    pod = {"kind": "Pod", "namespace": space, "name": pod_name(name, number), "uid": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number)))}
     return {"addresses": [address(number)], "conditions": {"ready": True, "serving": True, "terminating": False},
-            "nodeName": f"node-{node:04}", "zone": ZONES[node % len(ZONES)], "targetRef": pod}
+            "nodeName": node_name(number), "zone": ZONES[number % NODES % len(ZONES)], "targetRef": pod}
+
+
+def a_pod(number):
+    """That of an endpoint, as a Deployment makes it."""
+    of = number // ENDPOINTS
+    app = f"app-{of}"
+    return {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": pod_name(app, number), "namespace": name_of(of),
+                         "labels": {**labels(app), "pod-template-hash": "7d9c5b6f4"}},
+            "spec": {"nodeName": node_name(number), "automountServiceAccountToken": False, "containers": [
+                {"name": "app", "image": f"registry.test/{app}:1.4.2", "ports": [{"name": "http", "containerPort": 8080}]}]}}
+
+
+def a_policy(number):
+    """Each namespace is open to one other."""
+    other = {"kubernetes.io/metadata.name": name_of(number + 1)}
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "one", "namespace": name_of(number)},
+            "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [
+                {"from": [{"namespaceSelector": {"matchLabels": other}}], "ports": [{"port": "http"}]}]}}
+
+
+def pod_name(app, number):
+    return f"{app}-7d9c5b6f4-{number:05x}"
+
+
+def node_name(number):
+    return f"node-{number % NODES:04}"
 
 
 def address(number):

@@ -42,6 +42,8 @@ pub enum PodError {
     Forbidden(#[source] kube::Error),
     #[error("the API server does not answer")]
     Request(#[source] kube::Error),
+    #[error("the API server's object of the pod cannot be read")]
+    Unreadable(#[source] serde_json::Error),
     #[error("the API server did not answer in {0:?}")]
     Slow(Duration),
 }

@@ -42,8 +42,9 @@ pub struct Ledger {
     records: BTreeMap<String, Record>,
 }
 
-/// More than the labels and annotations of any pod.
-const LONGEST: u64 = 1 << 20;
+/// More than the labels and annotations of any pod, which are as long as an object of the API server may be, 1.5 MiB as a rule. As text
+/// they are longer: characters are escaped, and each label has a line. A file that is longer is not the ledger's.
+const LONGEST: u64 = 32 << 20;
 const ENDING: &str = "json";
 const MODE: u32 = 0o600;
 /// `f_type` in statfs(2).
@@ -240,6 +241,23 @@ mod tests {
         let name = directory.join("netns");
         std::os::unix::fs::symlink(ALIVE, &name).unwrap();
         name
+    }
+
+    #[test]
+    fn a_new_agent_knows_a_pod_with_as_many_labels_as_an_object_can_have() {
+        let directory = tempfile::tempdir().unwrap();
+        let one = record("c1", "a", ALIVE);
+        let mut whole: serde_json::Value = serde_json::from_str(&file(&one)).unwrap();
+        let labels: BTreeMap<String, &str> = (0..16_000).map(|n| (format!("{n:060}"), "x")).collect();
+        whole["metadata"]["labels"] = json!(labels);
+        let text = format!("{whole:#}");
+        assert!(text.len() > 1 << 20, "{}", text.len());
+        Ledger::open(directory.path()).unwrap().put(one.clone(), &text).unwrap();
+        let mut next = Ledger::open(directory.path()).unwrap();
+        assert_eq!(next.get("c1"), Some(&one));
+        assert!(next.capture("c1").is_ok());
+        next.remove("c1").unwrap();
+        assert!(names(directory.path()).is_empty());
     }
 
     /// A namespace that lives as long as the test.

@@ -12,6 +12,7 @@
 //! Nothing is admitted by default: a pod whose object cannot be read, or whose capture is not in force in time, is refused, and
 //! the runtime tries again with a new sandbox.
 
+mod asked;
 mod document;
 mod error;
 mod ledger;

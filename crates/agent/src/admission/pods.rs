@@ -1,10 +1,13 @@
 //! Reads one pod from the API server. The watch of pods may not know a pod yet whose sandbox the runtime makes already, and
 //! keeps less of it.
 
+use super::asked::Asked;
 use super::error::PodError;
 use crate::cluster::Cluster;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::api::GetParams;
+use kube::core::Request;
+use kube::{Client, Resource};
 use sidestep_mesh::object::Name;
 use std::io;
 use std::time::Duration;
@@ -40,7 +43,10 @@ impl PodReader {
     }
 
     async fn get(&self, name: &Name) -> Result<Pod, PodError> {
-        let pod = Api::<Pod>::namespaced(self.client().await?, &name.namespace).get(&name.name).await;
+        let request = Request::new(Pod::url_path(&(), Some(&name.namespace))).get(&name.name, &GetParams::default());
+        let request = request.map_err(|error| PodError::Request(kube::Error::BuildRequest(error)))?;
+        // As text: the library would log an object that it cannot read, with all variables of its containers.
+        let pod = self.client().await?.request_text(request).await;
         // After a failure the next reader connects again, with the settings and credentials of then.
         let is_well = match &pod {
             Ok(_) => true,
@@ -50,11 +56,12 @@ impl PodReader {
         if !is_well {
             *self.client.lock().await = None;
         }
-        pod.map_err(|error| match &error {
+        let text = pod.map_err(|error| match &error {
             kube::Error::Api(status) if status.code == 404 => PodError::Unknown(name.clone()),
             kube::Error::Api(status) if status.code == 403 => PodError::Forbidden(error),
             _ => PodError::Request(error),
-        })
+        })?;
+        Asked::read(&text).map_err(PodError::Unreadable)
     }
 
     async fn client(&self) -> Result<Client, PodError> {

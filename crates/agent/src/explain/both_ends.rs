@@ -12,6 +12,7 @@ use sidestep_mesh::address::Protocol;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The caller's namespace and addresses.
 pub struct Caller {
@@ -21,6 +22,9 @@ pub struct Caller {
 
 /// Endpoints that are explained in full; the others are summed up.
 const TOLD: usize = 3;
+/// Time for the others. The agent's main thread explains, and any tenant decides how many endpoints a Service and how many rules a
+/// policy has.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Caller {
     /// None: only the cgroup is known.
@@ -44,7 +48,7 @@ impl Caller {
     }
 }
 
-/// None: policies allow the call to at least one of the endpoints.
+/// None: policies allow the call to at least one of the endpoints, as far as that is known.
 pub fn of_all(
     view: &View,
     from: Option<&Caller>,
@@ -59,19 +63,36 @@ pub fn of_all(
         steps.say("policies", "not known of a cgroup: ask for a process");
         return Ok(None);
     };
-    let mut verdicts = Vec::new();
-    for (number, place) in places.iter().enumerate() {
+    let mut told = Vec::new();
+    let verdicts = in_time(places, PATIENCE, |place| {
         let mut own = Steps::default();
-        verdicts.push(of_one(view, from, *place, protocol, &mut own)?);
-        if number < TOLD {
-            steps.add(own);
+        let verdict = of_one(view, from, place, protocol, &mut own)?;
+        if told.len() < TOLD {
+            told.push(own);
         }
-    }
+        Ok(verdict)
+    })?;
+    told.into_iter().for_each(|own| steps.add(own));
     let denied: Vec<Verdict> = verdicts.iter().flatten().copied().collect();
     if places.len() > 1 && !denied.is_empty() {
-        steps.say("policies", format!("deny {} of {} backends", denied.len(), places.len()));
+        steps.say("policies", format!("deny {} of {} backends", denied.len(), verdicts.len()));
     }
-    Ok(if denied.len() == verdicts.len() { denied.first().copied() } else { None })
+    let unknown = places.len() - verdicts.len();
+    if unknown > 0 {
+        steps.say("policies", format!("not compared with {unknown} further backends, which would take too long"));
+    }
+    Ok(if denied.len() == places.len() { denied.first().copied() } else { None })
+}
+
+/// What is found of the first endpoints, and of as many others as there is time for.
+fn in_time<T>(
+    places: &[SocketAddr],
+    patience: Duration,
+    mut find: impl FnMut(SocketAddr) -> Result<T>,
+) -> Result<Vec<T>> {
+    let begun = Instant::now();
+    let has_time = |number: usize| number < TOLD || begun.elapsed() < patience;
+    places.iter().enumerate().take_while(|(number, _)| has_time(*number)).map(|(_, place)| find(*place)).collect()
 }
 
 fn of_one(
@@ -99,4 +120,18 @@ fn of_one(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_endpoints_take_no_longer_than_there_is_time_for() {
+        let places: Vec<SocketAddr> = (1..=100).map(|port| SocketAddr::from(([10, 0, 0, 1], port))).collect();
+        let found = |patience| in_time(&places, patience, |place| Ok(place.port())).unwrap();
+        assert_eq!(found(Duration::ZERO), [1, 2, 3], "those that are told");
+        assert_eq!(found(Duration::from_secs(600)).len(), 100);
+        assert_eq!(in_time(&places[..2], Duration::ZERO, |place| Ok(place.port())).unwrap(), [1, 2]);
+    }
 }

@@ -2,11 +2,11 @@
 //! a number.
 
 use super::layout::{range_key, range_key_of, route, route_of, set_key, set_key_of};
-use crate::budget::Budget;
 use crate::error::Result;
 use crate::grace::wait_for_readers;
 use crate::layout::MapData;
 use crate::table::Table;
+use crate::table_room::TableRoom;
 use sidestep_mesh::capture::tables::Entries;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub struct Numbers {
     /// The next number; None: `begin` has not been called.
     next: Option<u32>,
     /// Of sets and of ranges.
-    budgets: [Budget; 2],
+    rooms: [TableRoom; 2],
 }
 
 #[derive(Clone)]
@@ -35,8 +35,8 @@ struct Written {
 impl Numbers {
     pub fn new(sets: Table<set_key, u8>, ranges: Table<range_key, route>) -> Numbers {
         let (numbers, uses, retired) = (HashMap::new(), BTreeMap::new(), Vec::new());
-        let budgets = [Budget::new("sets", sets.room()), Budget::new("ranges", ranges.room())];
-        Numbers { sets, ranges, numbers, uses, retired, next: None, budgets }
+        let rooms = [TableRoom::new("sets", sets.room()), TableRoom::new("ranges", ranges.room())];
+        Numbers { sets, ranges, numbers, uses, retired, next: None, rooms }
     }
 
     /// `taken`: numbers to which pods refer. New numbers begin above all that an earlier process has written.
@@ -56,7 +56,7 @@ impl Numbers {
             return Ok(*number);
         }
         let counts = counts(&entries);
-        self.budgets.iter().zip(counts).try_for_each(|(budget, count)| budget.check(domain, count))?;
+        self.rooms.iter().zip(counts).try_for_each(|(room, count)| room.check(domain, count))?;
         let number = self.next.expect("`begin` precedes `claim`");
         self.next = Some(number.wrapping_add(1).max(1));
         let (sets, ranges) = encode(number, &entries);
@@ -66,7 +66,7 @@ impl Numbers {
             return Err(error);
         }
         let written = Written { entries: Rc::new(entries), domain: domain.into() };
-        self.budgets.iter_mut().zip(counts).for_each(|(budget, count)| budget.take(&written.domain, count));
+        self.rooms.iter_mut().zip(counts).for_each(|(room, count)| room.take(&written.domain, count));
         self.numbers.insert(Rc::clone(&written.entries), number);
         self.uses.insert(number, (written, 1));
         Ok(number)
@@ -97,7 +97,7 @@ impl Numbers {
                 return Err(error);
             }
             let gone = counts(&written.entries);
-            self.budgets.iter_mut().zip(gone).for_each(|(budget, count)| budget.give(&written.domain, count));
+            self.rooms.iter_mut().zip(gone).for_each(|(room, count)| room.give(&written.domain, count));
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Numbers {
 
     /// Name, written entries and capacity of both tables.
     pub fn fill(&self) -> [(&'static str, usize, u32); 2] {
-        self.budgets.each_ref().map(Budget::fill)
+        self.rooms.each_ref().map(TableRoom::fill)
     }
 
     /// Numbers whose entries in the tables differ from what was written.

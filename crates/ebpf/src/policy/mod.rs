@@ -6,13 +6,13 @@ mod differences;
 mod layout;
 mod sinks;
 
-use crate::budget::check_pod;
 use crate::capture::Fill;
 use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
 use crate::grace::wait_for_readers;
 use crate::service_pins;
 use crate::table::{Full, Table};
+use crate::table_room::check_pod;
 use addresses::AddressTable;
 pub use addresses::Addresses;
 use conversations::Conversations;

@@ -1,11 +1,13 @@
 //! Connected UDP sockets whose backend has gone: exactly these get another one, or are aborted, in any namespace.
 
-use crate::node::Node;
+use crate::node::{Node, ready, slice};
 use crate::sockets::{ask, at, echo, fresh, hear, mapped, patient, peer};
 use rustix::io::Errno;
 use rustix::net::{SocketType, connect, connect_unspec};
 use sidestep_ebpf::reclaim::Reclaimed;
 use sidestep_mesh::address::Protocol::Udp;
+use sidestep_mesh::object::{Object, SliceEndpoint};
+use sidestep_mesh::state::Change;
 use sidestep_testkit::Pod;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -73,6 +75,27 @@ fn in_every_namespace_exactly_those_that_were_translated() {
     assert_eq!(ask(&disconnected, direct), (old.v4, direct));
     assert_eq!(ask(&unconnected, at(VIP, 53)), (new.v4, at(VIP, 53)));
     assert_eq!(run(&node, false), Reclaimed::default(), "and only once");
+}
+
+#[test]
+fn a_backend_that_terminates_keeps_its_sockets_as_long_as_it_serves() {
+    let mut node = Node::new();
+    let (client, old, new) = (node.testbed.pod(), node.testbed.pod(), node.testbed.pod());
+    let _echoes = [echo(&old, 5353), echo(&new, 5353)];
+    node.service("dns", Udp, VIP, 53, [(old.v4, 5353)]);
+    let to = at(VIP, 53);
+    let (kept, unconnected) = (connected(&client, to), client.namespace.run(crate::sockets::socket));
+    assert_eq!(ask(&unconnected, to), (old.v4, to));
+    let mut both = slice("dns", Udp, [(old.v4, 5353), (new.v4, 5353)]);
+    both.endpoints[0] = SliceEndpoint { ready: false, terminating: true, ..ready(old.v4) };
+    node.change(Change::Put(Object::Slice(both)));
+    assert_eq!(run(&node, false), Reclaimed::default());
+    kept.send(b"?").unwrap();
+    assert_eq!(hear(&kept), (old.v4, to));
+    assert_eq!(ask(&unconnected, to), (old.v4, to));
+    assert_eq!(ask(&client.namespace.run(crate::sockets::socket), to), (new.v4, to), "what is new goes elsewhere");
+    node.endpoints("dns", Udp, [(new.v4, 5353)]);
+    assert_eq!(run(&node, false), Reclaimed { moved: 1, ..Reclaimed::default() });
 }
 
 /// Such as clients of statsd and syslog: they never receive, and never connect again.

@@ -42,7 +42,7 @@ impl Reconciler {
                 let is_left = |frontend: &FrontendKey| {
                     self.inherited.as_ref().is_some_and(|known| known.frontends.contains_key(frontend))
                 };
-                let mine = |frontend: &FrontendKey| self.claims.owner(frontend) == Some(&key) && !is_left(frontend);
+                let mine = |frontend: &FrontendKey| self.claims.is_first(frontend, &key) && !is_left(frontend);
                 let gone: Vec<FrontendKey> = frontends.into_iter().filter(mine).collect();
                 gone.into_iter().for_each(|frontend| self.set_frontend(frontend, None));
                 self.problem(key.service.clone(), Problem::Full { port: key, what });
@@ -60,7 +60,7 @@ impl Reconciler {
             return Err("frontends");
         }
         // During a change the old and the new members exist side by side.
-        if table.remembers() && self.members - before[1] + table.list.len() as u32 > self.sizes.members / 2 {
+        if table.remembers() && self.members - before[1] + table.kept().len() as u32 > self.sizes.members / 2 {
             return Err("members");
         }
         // So do the ranges. None of a Service's is left out, since whoever is in none may not use it.
@@ -88,7 +88,7 @@ impl Reconciler {
 
     /// Adds a user to each of the port's backends.
     fn hold(&mut self, table: &PortTable) -> Result<(), Full> {
-        let endpoints = table.endpoints();
+        let endpoints = table.kept();
         for (done, endpoint) in endpoints.iter().enumerate() {
             let Some(numbered) = self.backends.hold(*endpoint) else {
                 endpoints.iter().take(done).for_each(|held| self.release_one(held));
@@ -102,7 +102,7 @@ impl Reconciler {
     }
 
     fn release(&mut self, table: &PortTable) {
-        table.endpoints().iter().for_each(|endpoint| self.release_one(endpoint));
+        table.kept().iter().for_each(|endpoint| self.release_one(endpoint));
     }
 
     fn release_one(&mut self, endpoint: &Endpoint) {
@@ -152,7 +152,7 @@ impl Reconciler {
         if !table.remembers() {
             return BTreeSet::new();
         }
-        let numbers = table.endpoints().into_iter().filter_map(|endpoint| self.backends.number(&endpoint));
+        let numbers = table.kept().into_iter().filter_map(|endpoint| self.backends.number(&endpoint));
         numbers.map(|backend| Member { service, backend }).collect()
     }
 
@@ -179,7 +179,13 @@ impl Reconciler {
             match self.claims.owner(&frontend).cloned() {
                 Some(owner) if owner == port.key && is_left => {}
                 Some(owner) if owner == port.key => self.set_frontend(frontend, Some(value)),
-                Some(owner) => self.problem(port.key.service.clone(), Problem::Taken { frontend, owner }),
+                Some(owner) => {
+                    // At its cluster IP the owner has no frontend for packets, so it does not replace this one.
+                    if self.claims.is_first(&frontend, &port.key) {
+                        self.set_frontend(frontend, None);
+                    }
+                    self.problem(port.key.service.clone(), Problem::Taken { frontend, owner });
+                }
                 None => {}
             }
         }
@@ -217,9 +223,8 @@ impl Reconciler {
     /// Removes what is left of an earlier process, and lets frontends without backends replace its frontends.
     pub(super) fn disinherit(&mut self, inherited: Inherited) {
         let is_programmed = |frontend: &FrontendKey| {
-            self.claims
-                .owner(frontend)
-                .is_some_and(|owner| self.ports_of(&owner.service).iter().any(|p| p.key == *owner))
+            let owner = self.claims.owner(frontend).filter(|owner| self.claims.is_first(frontend, owner));
+            owner.is_some_and(|owner| self.ports_of(&owner.service).iter().any(|p| p.key == *owner))
         };
         let unwanted: Vec<_> =
             inherited.frontends.keys().filter(|frontend| !is_programmed(frontend)).copied().collect();

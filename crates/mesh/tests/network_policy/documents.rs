@@ -102,3 +102,15 @@ fn a_policy_of_the_same_name_is_another_one() {
     assert!(state.apply(Change::Delete(Key::NetworkPolicy(Name::new("shop", "web")))).policy);
     assert_eq!(names(&state), ["shop/web"]);
 }
+
+/// The API server accepts it. A policy that cannot be read would leave its namespace under what an earlier agent enforced.
+#[test]
+fn an_ipv4_range_that_is_written_as_ipv6_is_one() {
+    let read = |cidr: &str, hole: &str| {
+        yaml::parse(&document(&format!("egress: [{{to: [{{ipBlock: {{cidr: '{cidr}', except: ['{hole}']}}}}]}}]")))
+    };
+    assert_eq!(read("::ffff:10.0.0.0/104", "::ffff:10.1.0.0/112"), read("10.0.0.0/8", "10.1.0.0/16"));
+    assert!(read("10.0.0.0/8", "10.1.0.0/16").is_ok());
+    let around = read("::ffff:10.0.0.0/90", "10.1.0.0/16").unwrap_err();
+    assert!(around.path.ends_with("ipBlock.cidr"), "{around}");
+}

@@ -66,10 +66,11 @@ impl DataPlane for Tables {
 
     fn existing(&mut self) -> io::Result<Existing> {
         let in_use: BTreeSet<u32> = self.frontends.values().flat_map(|f| f.first..f.first + f.count).collect();
-        let named: BTreeSet<u32> = in_use.iter().flat_map(|p| [self.slots[p].backend, self.slots[p].other]).collect();
+        let in_lists = in_use.iter().flat_map(|p| [self.slots[p].backend, self.slots[p].other]);
+        let named: BTreeSet<u32> = in_lists.chain(self.members.iter().map(|member| member.backend)).collect();
         Ok(Existing {
             frontends: self.frontends.iter().map(|(key, frontend)| (*key, *frontend)).collect(),
-            backends: named.into_iter().map(|number| (number, self.backends[&number])).collect(),
+            backends: named.into_iter().filter_map(|number| Some((number, *self.backends.get(&number)?))).collect(),
             members: self.members.iter().copied().collect(),
             sources: self.sources.iter().copied().collect(),
         })

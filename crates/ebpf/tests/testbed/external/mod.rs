@@ -6,4 +6,5 @@ mod invalid;
 mod lives;
 mod refused;
 mod streams;
+mod vlan;
 mod world;

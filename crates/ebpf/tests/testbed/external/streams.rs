@@ -1,10 +1,13 @@
 //! TCP.
 
 use super::world::{BALANCER, CLIENT, CLUSTER, Call, INSIDE, NODE, NODE_PORT, SHORT, World, call, frontends, witness};
+use crate::node::plain_service;
 use crate::sockets::at;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use sidestep_mesh::address::Protocol::Tcp;
+use sidestep_mesh::object::Object;
+use sidestep_mesh::state::Change;
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
@@ -30,6 +33,23 @@ fn clients_outside_reach_a_service_at_all_of_its_addresses_and_come_masqueraded(
     }
     assert_eq!(world.node.counters("web").picks, 4); // of IPv4
     assert_eq!(world.node.reason("packet-translated"), 8);
+}
+
+/// Any tenant may name any address as an external one.
+#[test]
+fn packets_to_a_cluster_ip_reach_its_service_whoever_names_it_as_an_external_address() {
+    let mut world = World::new();
+    let (its, others) = (world.pod(), world.pod());
+    let _witnesses = [witness(&its), witness(&others)];
+    world.service(Tcp, &[(&its, "node")], |_| {});
+    let mut other = plain_service("other", Tcp, "10.96.0.2", 80);
+    other.cluster_ips.push("fd00:96::2".parse().unwrap());
+    other.external_ips = CLUSTER.map(|ip| ip.parse().unwrap()).into();
+    world.node.change(Change::Put(Object::Service(other)));
+    world.node.endpoints("other", Tcp, [(others.v4, 8080), (others.v6, 8080)]);
+    for (family, server) in [its.v4, its.v6].into_iter().enumerate() {
+        assert_eq!(world.outside.run(|| call(at(CLUSTER[family], 80)).server), server);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::rc::Rc;
 const PODS: u32 = 64;
 
 /// The room of one table, and who holds how much of it.
-pub struct Budget {
+pub struct TableRoom {
     name: &'static str,
     room: u32,
     used: usize,
@@ -17,9 +17,9 @@ pub struct Budget {
     held: HashMap<Rc<str>, usize>,
 }
 
-impl Budget {
-    pub fn new(name: &'static str, room: u32) -> Budget {
-        Budget { name, room, used: 0, held: HashMap::new() }
+impl TableRoom {
+    pub fn new(name: &'static str, room: u32) -> TableRoom {
+        TableRoom { name, room, used: 0, held: HashMap::new() }
     }
 
     /// Whether a pod of this trust domain may take so many more. A domain may as long as it then holds at most what is left for
@@ -89,19 +89,19 @@ mod tests {
 
     #[test]
     fn a_tenant_takes_at_most_what_it_leaves() {
-        let mut budget = Budget::new("ranges", 6400);
+        let mut table = TableRoom::new("ranges", 6400);
         let (greedy, other): (Rc<str>, Rc<str>) = ("greedy".into(), "other".into());
-        assert!(budget.check(&greedy, 101).is_err(), "for one pod");
+        assert!(table.check(&greedy, 101).is_err(), "for one pod");
         let mut taken = 0;
-        while budget.check(&greedy, 100).is_ok() {
-            budget.take(&greedy, 100);
+        while table.check(&greedy, 100).is_ok() {
+            table.take(&greedy, 100);
             taken += 100;
         }
         assert_eq!(taken, 3200);
-        assert!(budget.check(&greedy, 1).is_err() && budget.check(&greedy, 0).is_ok());
-        assert!(budget.check(&other, 100).is_ok());
-        budget.give(&greedy, 100);
-        assert!(budget.check(&greedy, 100).is_ok());
-        assert_eq!(budget.fill(), ("ranges", 3100, 6400));
+        assert!(table.check(&greedy, 1).is_err() && table.check(&greedy, 0).is_ok());
+        assert!(table.check(&other, 100).is_ok());
+        table.give(&greedy, 100);
+        assert!(table.check(&greedy, 100).is_ok());
+        assert_eq!(table.fill(), ("ranges", 3100, 6400));
     }
 }
