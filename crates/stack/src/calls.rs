@@ -11,6 +11,7 @@ use crate::stage::{Conn, Stage};
 use crate::subject::{Declined, Subject, Terms};
 use crate::timers::now;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use sidestep_abi::Reason;
 use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_error::chain;
@@ -65,8 +66,13 @@ pub struct Given {
 
 /// What an executor tells the worker.
 pub enum Done {
-    /// The broker's question has this answer. `changes`: how many changes of paths the worker had heard of before.
+    /// The broker's question has this answer; a socket that was declined is closed. `changes`: how many changes of paths the worker had
+    /// heard of before.
     Examined { number: u64, domain: Key, changes: u64, examined: Result<Box<Subject>, Declined> },
+    /// There was no room for the socket of this question, and it is closed.
+    TurnedAway(u64, Reason),
+    /// The stack had no need of a socket of this domain, which is closed.
+    Discarded(Key),
     /// The connection comes back.
     Called(Box<Conn>, Outcome),
     /// The socket of a connection is closed: of this record, with this place in a link, and of this domain.

@@ -29,6 +29,8 @@ impl Worker {
                     self.examined(number, changes, *subject);
                 }
                 Done::Examined { number, domain, examined: Err(why), .. } => self.declined(number, domain, &why),
+                Done::TurnedAway(number, reason) => self.turned_away(number, reason),
+                Done::Discarded(domain) => self.discarded(domain),
                 Done::Called(conn, outcome) => self.returned(*conn, outcome, time),
                 Done::Closed(id, place, program, domain) => {
                     self.executors.leave(domain);
