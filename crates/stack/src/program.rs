@@ -5,6 +5,7 @@ use crate::link::Link;
 use crate::memory;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::net::{Shutdown, shutdown};
 use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::link::Counters;
@@ -269,9 +270,22 @@ impl Program {
             self.send_left(socket);
         }
         self.set_parked(false);
+        self.shut(socket);
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
+    }
+
+    /// Does what shutdown(2) of the program has left to the stack, since its socket was parked for longer than the program waits. The
+    /// socket is announced before: the program first says that its stream ends, and then looks at that, so one of the two sees the other.
+    fn shut(&mut self, socket: BorrowedFd) {
+        fence(Ordering::SeqCst);
+        let half = self.link.incoming(self.slot);
+        let how = if half.is_shut() { Shutdown::Both } else { Shutdown::Write };
+        // Without the bytes before it the stream would seem complete.
+        if half.has_fin() && self.rx.unread(half) == 0 && !self.may_have_left() {
+            let _ = shutdown(socket, how); // a connection that has ended needs none
+        }
     }
 
     /// The program has ended, or has given its slot back: it sends nothing any more.
