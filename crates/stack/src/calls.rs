@@ -96,16 +96,16 @@ pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> 
 /// The stack has nothing to do with a connection any more: closes its socket, once that has what the program has left in its ring. A
 /// program that is dead, or makes no call from now on, does not send that itself.
 pub fn close(program: &mut Program, socket: OwnedFd, closing: &mut Closing) {
-    if !program.send_left(socket.as_fd()) && program.is_gone() {
+    if !program.send_left(socket.as_fd(), None) && program.is_gone() {
         sidestep_sys::tcp::abort(socket.as_raw_fd()); // the stream must not seem complete
     }
     closing.close(socket);
 }
 
 fn look(conn: &mut Conn, is_time: bool, terms: &Terms) -> Result<Look, Cause> {
-    let Stage::Assigned(program, ..) = &mut conn.stage else { return Ok(Look::NotYet) };
+    let Stage::Assigned(program, record, _) = &mut conn.stage else { return Ok(Look::NotYet) };
     let socket = conn.subject.socket.as_fd();
-    if !program.send_left(socket) {
+    if !program.send_left(socket, Some(record)) {
         return Ok(Look::Left);
     }
     let asked = if is_time { traffic(socket.as_raw_fd()) } else { None };

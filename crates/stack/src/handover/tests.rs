@@ -2,7 +2,7 @@
 //! hand over if they are killed one after the other before any of their calls.
 
 #[path = "../../../repair/tests/common/mod.rs"]
-mod common;
+pub(crate) mod common;
 
 use super::*;
 use crate::cause::Cause;
@@ -103,7 +103,7 @@ impl ProgramsEnd {
     }
 
     /// The program sends what the kernel had no room for.
-    fn send_rest(&mut self, mut socket: &TcpStream) {
+    pub(crate) fn send_rest(&mut self, mut socket: &TcpStream) {
         let half = self.link.outgoing(SLOT);
         loop {
             self.tx.heed_deputy(half).expect("no violation");
