@@ -270,7 +270,7 @@ impl Program {
             self.send_left(socket, None); // found_sent tells of a death in it
         }
         self.set_parked(false);
-        self.shut(socket);
+        self.shut(socket, end.saturating_add(behind));
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
@@ -278,12 +278,13 @@ impl Program {
 
     /// Does what shutdown(2) of the program has left to the stack, since its socket was parked for longer than the program waits. The
     /// socket is announced before: the program first says that its stream ends, and then looks at that, so one of the two sees the other.
-    fn shut(&mut self, socket: BorrowedFd) {
+    /// `sent`: the kernel has got the bytes before, and perhaps more.
+    fn shut(&self, socket: BorrowedFd, sent: u64) {
         fence(Ordering::SeqCst);
         let half = self.link.incoming(self.slot);
         let how = if half.is_shut() { Shutdown::Both } else { Shutdown::Write };
         // Without the bytes before it the stream would seem complete.
-        if half.has_fin() && self.rx.unread(half) == 0 && !self.may_have_left() {
+        if half.has_fin() && half.tail() <= sent.max(half.has_sent_to().unwrap_or(0)) {
             let _ = shutdown(socket, how); // a connection that has ended needs none
         }
     }
