@@ -52,7 +52,8 @@ impl Program {
     /// A program whose worker was killed while the kernel carried the connection.
     pub fn left(link: Arc<Link>, slot: usize) -> Program {
         let (incoming, outgoing) = (link.incoming(slot), link.outgoing(slot));
-        let (rx, tx) = (Rx::found(incoming, 0), Tx::found(outgoing, outgoing.tail(), false));
+        let rx = Rx::found_left(incoming).unwrap_or_else(|| Rx::found(incoming, 0));
+        let tx = Tx::found(outgoing, outgoing.tail(), false);
         let parked = slot::parked(link.slot(slot));
         Program { rx, tx, parked, before: Before::default(), question: 0, slot, link }
     }

@@ -122,3 +122,21 @@ fn what_a_killed_worker_has_sent_of_a_ring_is_not_sent_again() {
     }
     assert!(deaths_in_between > 0, "the kernel has taken all at once");
 }
+
+/// The program has not looked since its connection went back. Bytes that the peer has must not go by kernel once more.
+#[test]
+fn a_keeper_leaves_a_ring_where_the_killed_worker_has_left_it() {
+    let (near, _far) = connected();
+    let memory = memory_of_a_link();
+    let (mut program, mut end) = in_rings(&memory, &near);
+    end.write(&[7; 100]);
+    assert!(matches!(program.waiting(), Ok(100)));
+    program.release(60).expect("no violation");
+    program.give_up();
+    let record = Record::new(Arc::new(Ledger::create(1).expect("a ledger")), 0);
+    let ends = Ends { local: near.local_addr().expect("local"), remote: near.peer_addr().expect("remote") };
+    record.assign(&ends);
+    restore(&record, Arc::new(link(&memory, STACK)), SLOT, near.as_fd(), true).expect("restore");
+    end.tx.poll(end.link.outgoing(SLOT)).expect("no violation");
+    assert_eq!(end.tx.unread(), 40);
+}
