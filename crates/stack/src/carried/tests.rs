@@ -111,6 +111,7 @@ fn what_a_killed_worker_has_sent_of_a_ring_is_not_sent_again() {
         restore(&record, Arc::new(link(&memory, STACK)), SLOT, near.as_fd(), true).expect("restore");
         let sent_to = link(&memory, STACK).incoming(SLOT).sent_to();
         deaths_in_between += u32::from(has_died && sent_to > BEFORE as u64);
+        end.tx.poll(end.link.outgoing(SLOT)).expect("no violation"); // it looks what was sent once it knows of the end
         end.send_rest(&near);
         near.shutdown(Shutdown::Write).expect("shutdown");
         let mut found = Vec::new();
