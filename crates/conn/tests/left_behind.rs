@@ -48,3 +48,28 @@ fn nothing_is_left_behind_in_a_ring_that_is_read() {
     assert_eq!(rx.next(half), Ok(Read::Ring(100)));
     assert_eq!(rx.left_behind(half).map(|(_, _, len)| len), Ok(0));
 }
+
+/// The reader is killed before the writer looks; another process refuses what may have begun.
+#[test]
+fn a_stretch_that_a_killed_reader_has_left_stays_left_where_it_was() {
+    let words = Slot::default();
+    slot::reset(&words);
+    let half = Half::of(&words, 0, 4096);
+    assert!(Rx::found_left(half).is_none(), "no stretch has begun");
+    half.set_ready();
+    let (mut tx, mut rx) = (Tx::native(7), Rx::native(7));
+    assert_eq!(tx.begin(half), Ok(true));
+    assert!(Rx::found_left(half).is_none(), "it is not entered");
+    tx.put_ring(half, 100).expect("no violation");
+    assert_eq!(rx.next(half), Ok(Read::Ring(100)));
+    rx.took_ring(half, 30).expect("no violation");
+    assert!(Rx::found_left(half).is_none(), "it is read");
+    rx.freeze(half).expect("no violation");
+
+    let mut found = Rx::found_left(half).expect("a stretch that is left");
+    half.withdraw_readiness();
+    found.refuse(half).and_then(|()| found.freeze(half)).expect("no violation");
+    assert_eq!(found.left_behind(half), Ok((37, 30, 70)));
+    tx.poll(half).expect("no violation");
+    assert_eq!(tx.unread(), 70, "bytes that were read go nowhere");
+}

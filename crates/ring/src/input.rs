@@ -95,6 +95,19 @@ impl Input {
         None
     }
 
+    /// Behind the stretch that another process has left, which the writer may not have noticed yet. `seen`: number of the last stretch of
+    /// which that process has noticed the end. None: it has left none, or the writer has announced another one since.
+    pub fn found_left(writer: &Writer, reader: &Reader, seen: u32) -> Option<Input> {
+        let word = reader.head.load(Ordering::Acquire);
+        // SYNC stretch
+        let epoch = writer.epoch.load(Ordering::Acquire);
+        let (pos, from) = (word & POSITION, writer.ring_from.load(Ordering::Relaxed));
+        // The word of a reader that has not entered yet has a position that lies elsewhere.
+        let is_within = from < pos && pos <= writer.tail.load(Ordering::Acquire);
+        let is_left = word & FROZEN != 0 && epoch != 0 && (seen == epoch || is_within);
+        is_left.then_some(Input { pos, epoch, copying: false, thawed: word })
+    }
+
     /// The announced stretch, if this end has not handled it yet.
     #[inline]
     pub fn announced(&self, writer: &Writer) -> Option<Stretch> {

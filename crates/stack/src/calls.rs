@@ -11,6 +11,7 @@ use crate::stage::{Conn, Stage};
 use crate::subject::{Declined, Subject, Terms};
 use crate::timers::now;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use sidestep_abi::Reason;
 use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_error::chain;
@@ -65,8 +66,13 @@ pub struct Given {
 
 /// What an executor tells the worker.
 pub enum Done {
-    /// The broker's question has this answer. `changes`: how many changes of paths the worker had heard of before.
+    /// The broker's question has this answer; a socket that was declined is closed. `changes`: how many changes of paths the worker had
+    /// heard of before.
     Examined { number: u64, domain: Key, changes: u64, examined: Result<Box<Subject>, Declined> },
+    /// There was no room for the socket of this question, and it is closed.
+    TurnedAway(u64, Reason),
+    /// The stack had no need of a socket of this domain, which is closed.
+    Discarded(Key),
     /// The connection comes back.
     Called(Box<Conn>, Outcome),
     /// The socket of a connection is closed: of this record, with this place in a link, and of this domain.
@@ -90,16 +96,16 @@ pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> 
 /// The stack has nothing to do with a connection any more: closes its socket, once that has what the program has left in its ring. A
 /// program that is dead, or makes no call from now on, does not send that itself.
 pub fn close(program: &mut Program, socket: OwnedFd, closing: &mut Closing) {
-    if !program.send_left(socket.as_fd()) && program.is_gone() {
+    if !program.send_left(socket.as_fd(), None) && program.is_gone() {
         sidestep_sys::tcp::abort(socket.as_raw_fd()); // the stream must not seem complete
     }
     closing.close(socket);
 }
 
 fn look(conn: &mut Conn, is_time: bool, terms: &Terms) -> Result<Look, Cause> {
-    let Stage::Assigned(program, ..) = &mut conn.stage else { return Ok(Look::NotYet) };
+    let Stage::Assigned(program, record, _) = &mut conn.stage else { return Ok(Look::NotYet) };
     let socket = conn.subject.socket.as_fd();
-    if !program.send_left(socket) {
+    if !program.send_left(socket, Some(record)) {
         return Ok(Look::Left);
     }
     let asked = if is_time { traffic(socket.as_raw_fd()) } else { None };

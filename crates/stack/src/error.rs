@@ -16,8 +16,8 @@ pub enum Error {
     /// The broker has hung up.
     #[error("the broker has ended")]
     BrokerGone,
-    /// Without it a program would not be woken, or could not be served.
-    #[error("a descriptor that the broker has sent is lost: raise the limit of open files (RLIMIT_NOFILE)")]
+    /// Without it a program would not be woken, or could not be served, or its connection would not go back.
+    #[error("a descriptor that was sent to this process is lost: raise the limit of open files (RLIMIT_NOFILE)")]
     DescriptorLost,
     /// The keeper has ended.
     #[error("the keeper has ended")]

@@ -44,8 +44,7 @@ pub type Task<T> = Box<dyn FnOnce(&mut Closing) -> Option<T> + Send>;
 pub struct Executors<T> {
     running: HashMap<Key, Executor<T>>,
     done: Receiver<T>,
-    to_done: Sender<T>,
-    news: Arc<OwnedFd>,
+    reports: Reports<T>,
     processors: Option<CpuSet>,
     /// This process's network namespace.
     own: Option<NetNamespace>,
@@ -64,7 +63,8 @@ impl<T: Send + 'static> Executors<T> {
     pub fn start(processors: Option<CpuSet>) -> io::Result<Executors<T>> {
         let (to_done, done) = channel();
         let news = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let mut all = Executors { running: HashMap::new(), done, to_done, news, processors, own: own_namespace()? };
+        let reports = Reports { to_done, news };
+        let mut all = Executors { running: HashMap::new(), done, reports, processors, own: own_namespace()? };
         all.admit(Key::default())?;
         Ok(all)
     }
@@ -118,7 +118,12 @@ impl<T: Send + 'static> Executors<T> {
         executor.tasks.send(task).expect("an executor ends after its sender only");
     }
 
-    /// What a task has returned.
+    /// What says later what a task does not return.
+    pub fn reports(&self) -> Reports<T> {
+        self.reports.clone()
+    }
+
+    /// What a task has returned, or a report.
     pub fn next(&self) -> Option<T> {
         self.done.try_recv().ok()
     }
@@ -131,26 +136,25 @@ impl<T: Send + 'static> Executors<T> {
 
     /// Readable once a task has returned something.
     pub fn news(&self) -> BorrowedFd<'_> {
-        self.news.as_fd()
+        self.reports.news.as_fd()
     }
 
     /// The owner looks now.
     pub fn hush(&self) {
         let mut count = [0; 8];
-        let _ = io::read(&*self.news, &mut count);
+        let _ = io::read(&*self.reports.news, &mut count);
     }
 
     fn start_one(&self) -> io::Result<Executor<T>> {
         let (tasks, receiver) = channel();
         let open = Arc::new(AtomicUsize::new(0));
-        let (processors, to_open, done, news) =
-            (self.processors, open.clone(), self.to_done.clone(), self.news.clone());
+        let (processors, to_open, reports) = (self.processors, open.clone(), self.reports());
         let run = move || {
             if let Some(all) = processors {
                 // Otherwise it runs where the worker does.
                 let _ = sched_setaffinity(None, &all);
             }
-            run(&receiver, &to_open, &done, &news);
+            run(&receiver, &to_open, &reports);
         };
         Builder::new()
             .name("executor".into())
@@ -178,16 +182,64 @@ impl Drop for EndsProcess {
     }
 }
 
-fn run<T>(tasks: &Receiver<Task<T>>, open: &AtomicUsize, done: &Sender<T>, news: &OwnedFd) {
+fn run<T>(tasks: &Receiver<Task<T>>, open: &AtomicUsize, reports: &Reports<T>) {
     let _ends = EndsProcess;
     let mut closing = Closing::new();
     while let Ok(task) = tasks.recv() {
         let returned = task(&mut closing);
         open.fetch_sub(1, SeqCst);
         if let Some(returned) = returned {
-            // Who asked may have ended.
-            let _ = done.send(returned);
-            let _ = io::write(news, &1u64.to_ne_bytes());
+            reports.tell(returned);
+        }
+    }
+}
+
+/// Tells the owner of executors of something.
+pub struct Reports<T> {
+    to_done: Sender<T>,
+    news: Arc<OwnedFd>,
+}
+
+impl<T> Clone for Reports<T> {
+    fn clone(&self) -> Reports<T> {
+        Reports { to_done: self.to_done.clone(), news: self.news.clone() }
+    }
+}
+
+impl<T> Reports<T> {
+    fn tell(&self, what: T) {
+        // Who asked may have ended.
+        let _ = self.to_done.send(what);
+        let _ = io::write(&*self.news, &1u64.to_ne_bytes());
+    }
+
+    /// For [`Closing::close`]. The owner is told `what` once the socket is closed, which may linger, and counts it until then.
+    pub fn once_closed(self, socket: OwnedFd, what: T) -> ToldOf<T> {
+        ToldOf { socket, _report: Report { reports: self, what: Some(what) } }
+    }
+}
+
+/// A socket whose close the owner of executors is told of. The fields are dropped in this order.
+pub struct ToldOf<T> {
+    socket: OwnedFd,
+    _report: Report<T>,
+}
+
+impl<T> AsFd for ToldOf<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+struct Report<T> {
+    reports: Reports<T>,
+    what: Option<T>,
+}
+
+impl<T> Drop for Report<T> {
+    fn drop(&mut self) {
+        if let Some(what) = self.what.take() {
+            self.reports.tell(what);
         }
     }
 }
@@ -198,6 +250,7 @@ mod tests {
     use sidestep_broker::domain::Domain;
     use sidestep_sys::tcp::traffic;
     use sidestep_testkit::held::Held;
+    use std::io::{ErrorKind, Write};
     use std::net::{TcpListener, TcpStream};
 
     /// What would be there long before, if it came at all.
@@ -249,6 +302,32 @@ mod tests {
         assert_eq!(next(&all), "a result");
         all.hush();
         assert!(!all.wait(Duration::from_millis(1), Instant::now() + LONG));
+    }
+
+    #[test]
+    fn a_socket_that_lingers_counts_until_it_is_closed_and_keeps_no_other_task_waiting() {
+        let all = Executors::start(None).unwrap();
+        let (mut ours, theirs) = connected();
+        ours.set_nonblocking(true).unwrap();
+        let full = loop {
+            if let Err(error) = ours.write(&[0; 65536]) {
+                break error;
+            }
+        };
+        assert_eq!(full.kind(), ErrorKind::WouldBlock);
+        rustix::net::sockopt::set_socket_linger(&ours, Some(3 * LONG)).unwrap();
+        let reports = all.reports();
+        let close = move |closing: &mut Closing| {
+            closing.close(reports.once_closed(ours.into(), "closed"));
+            None
+        };
+        all.give(Key::default(), Box::new(close));
+        all.give(Key::default(), Box::new(|_| Some("another task")));
+        assert_eq!(next(&all), "another task");
+        assert_eq!(all.next(), None, "it lingers");
+        // Bytes that nobody has read reset the connection, and so end the lingering.
+        drop(theirs);
+        assert_eq!(next(&all), "closed");
     }
 
     #[test]

@@ -68,7 +68,11 @@ pub fn restore(
     let restored = match record.stage() {
         Stage::Carried | Stage::Returning => restore_carried(record, link, slot, socket, is_last)?,
         Stage::Free => Restored::Yes,
-        Stage::Assigned => end(Program::left(link, slot)),
+        Stage::Assigned => {
+            let program = Program::left(link, slot);
+            program.found_sending(socket, record);
+            end(program)
+        }
         Stage::Taking => {
             sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
             end(Program::left(link, slot))

@@ -57,6 +57,8 @@ pub struct WorkerCommand {
 enum Over {
     WorkerEnded,
     StandbyEnded,
+    /// See [`Heard::Lost`].
+    DescriptorLost,
     Ends,
     Replaces,
 }
@@ -104,10 +106,12 @@ impl Keeper {
                 Over::WorkerEnded => {
                     let how = status.map_or_else(|| "a call of it has not".into(), |status| status.to_string());
                     tracing::warn!("the worker has ended ({how}); another one is started");
-                    if began.elapsed() < STEADY && is_readable(&self.signals.ends, PAUSE) {
-                        return Ok(());
-                    }
                 }
+                Over::DescriptorLost => tracing::warn!("{}; another worker is started", Error::DescriptorLost),
+            }
+            let has_failed = matches!(over, Over::WorkerEnded | Over::DescriptorLost);
+            if has_failed && began.elapsed() < STEADY && is_readable(&self.signals.ends, PAUSE) {
+                return Ok(());
             }
         }
         Ok(())
@@ -165,13 +169,15 @@ impl Keeper {
                 let _ = io::read(replaces, &mut [0; 64]);
                 return Ok(Over::Replaces);
             }
-            if hear_all(running.socket.as_fd(), &mut running.held) == Heard::End
-                || is_quiet && running.worker.has_ended()
-            {
+            let heard = hear_all(running.socket.as_fd(), &mut running.held);
+            if heard == Heard::End || is_quiet && running.worker.has_ended() {
                 return Ok(Over::WorkerEnded);
             }
             if standby_ended {
                 return Ok(Over::StandbyEnded);
+            }
+            if heard == Heard::Lost {
+                return Ok(Over::DescriptorLost);
             }
         }
     }

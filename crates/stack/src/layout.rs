@@ -18,6 +18,9 @@ pub struct Words {
     pub given: [AtomicU64; 2],
     /// [`sidestep_repair::Buffers`].
     pub buffers: [AtomicU64; 2],
+    /// One more than the position from which bytes of the program's ring are being sent by kernel (0: none are), and how many bytes the
+    /// kernel had got before.
+    pub sending: [AtomicU64; 2],
 }
 
 /// Offsets of the other parts of a record ([`crate::record`]).

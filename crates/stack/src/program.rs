@@ -1,11 +1,12 @@
 //! The two rings of a connection, used as the program's peer uses them.
 
+mod left;
+
 use crate::cause::Cause;
 use crate::link::Link;
 use crate::memory;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, BorrowedFd};
-use rustix::time::Timespec;
+use rustix::net::{Shutdown, shutdown};
 use sidestep_abi::Reason;
 use sidestep_abi::link::Counters;
 use sidestep_abi::sync::{Ordering, fence};
@@ -51,7 +52,8 @@ impl Program {
     /// A program whose worker was killed while the kernel carried the connection.
     pub fn left(link: Arc<Link>, slot: usize) -> Program {
         let (incoming, outgoing) = (link.incoming(slot), link.outgoing(slot));
-        let (rx, tx) = (Rx::found(incoming, 0), Tx::found(outgoing, outgoing.tail(), false));
+        let rx = Rx::found_left(incoming).unwrap_or_else(|| Rx::found(incoming, 0));
+        let tx = Tx::found(outgoing, outgoing.tail(), false);
         let parked = slot::parked(link.slot(slot));
         Program { rx, tx, parked, before: Before::default(), question: 0, slot, link }
     }
@@ -266,47 +268,31 @@ impl Program {
             let sent = end.saturating_add(behind);
             self.link.incoming(self.slot).found_sent(sent);
             self.count_anew(socket, sent);
-            self.send_left(socket);
+            self.send_left(socket, None); // found_sent tells of a death in it
         }
         self.set_parked(false);
+        self.shut(socket, end.saturating_add(behind));
         self.link.notify(self.slot);
         left?;
         Ok(ended?)
     }
 
+    /// Does what shutdown(2) of the program has left to the stack, since its socket was parked for longer than the program waits. The
+    /// socket is announced before: the program first says that its stream ends, and then looks at that, so one of the two sees the other.
+    /// `sent`: the kernel has got the bytes before, and perhaps more.
+    fn shut(&self, socket: BorrowedFd, sent: u64) {
+        fence(Ordering::SeqCst);
+        let half = self.link.incoming(self.slot);
+        let how = if half.is_shut() { Shutdown::Both } else { Shutdown::Write };
+        // Without the bytes before it the stream would seem complete.
+        if half.has_fin() && half.tail() <= sent.max(half.has_sent_to().unwrap_or(0)) {
+            let _ = shutdown(socket, how); // a connection that has ended needs none
+        }
+    }
+
     /// The program has ended, or has given its slot back: it sends nothing any more.
     pub fn is_gone(&self) -> bool {
         self.link.is_released(self.slot)
-    }
-
-    /// Whether [`Program::send_left`] may have something to do.
-    pub fn may_have_left(&mut self) -> bool {
-        let half = self.link.incoming(self.slot);
-        if !half.claim_sending() {
-            return true; // the program is sending
-        }
-        let left = self.rx.left_behind(half);
-        half.has_sent();
-        matches!(left, Ok((_, _, 1..)))
-    }
-
-    /// Sends the program's bytes that are in its ring, which nobody reads any more. It may have written them during a give-back, or
-    /// have found no space for them in the kernel's buffers, and make no call from then on. False: there may be more.
-    pub fn send_left(&mut self, socket: BorrowedFd) -> bool {
-        let (half, ring) = (self.link.incoming(self.slot), self.link.incoming_data(self.slot));
-        if !half.claim_sending() {
-            return false; // the program is sending them itself
-        }
-        let mut is_done = true;
-        if let Ok((from, at, len @ 1..)) = self.rx.left_behind(half) {
-            let mut bytes = Vec::new();
-            memory::get(ring, at, len, &mut bytes);
-            let sent = send_now(socket, &bytes);
-            half.set_sent_to(from.wrapping_add(sent as u64));
-            is_done = sent == len;
-        }
-        half.has_sent();
-        is_done
     }
 
     /// The kernel counts from here: it has got the program's bytes before `end`, and has received those before the present tail.
@@ -370,14 +356,4 @@ impl Program {
 /// Bytes that have arrived, in order, and bytes written. None: the socket is not established in both directions.
 fn counts(carried: &Traffic) -> Option<[u64; 2]> {
     carried.is_established.then_some([carried.bytes[0], carried.written])
-}
-
-/// Returns how many of the bytes the kernel has taken. An error of the connection is left to the program's next call.
-fn send_now(socket: BorrowedFd, bytes: &[u8]) -> usize {
-    let mut look = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
-    let looked = poll(&mut look, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    if looked.is_err() || look[0].revents().contains(PollFlags::ERR) {
-        return 0;
-    }
-    sidestep_repair::send_behind(socket, bytes)
 }

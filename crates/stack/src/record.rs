@@ -110,6 +110,7 @@ impl Record {
 
     /// A connection begins. The keeper has its socket.
     pub fn assign(&self, ends: &Ends) {
+        self.end_sending();
         self.write(ENDS, ends);
         self.enter(Stage::Assigned);
     }
@@ -155,6 +156,19 @@ impl Record {
             word.store(value, Relaxed);
         }
         self.enter(Stage::Returning);
+    }
+
+    /// Bytes that the program has left in its ring are about to be sent by kernel, from this position on. `written`: how many bytes the
+    /// kernel has got from anybody.
+    pub fn begin_sending(&self, position: u64, written: u64) {
+        let [from, before] = &self.words().sending;
+        before.store(written, Relaxed);
+        from.store(position.wrapping_add(1), Release);
+    }
+
+    /// The program finds how many were sent.
+    pub fn end_sending(&self) {
+        self.words().sending[0].store(0, Release);
     }
 
     /// The stack has nothing to do with the connection any more.
@@ -207,6 +221,13 @@ impl Record {
     /// Before the give-back.
     pub fn buffers(&self) -> Buffers {
         Buffers::from_words(self.words().buffers.each_ref().map(|word| word.load(Relaxed)))
+    }
+
+    /// What [`Record::begin_sending`] was told, if the bytes may not all be sent.
+    pub fn sending(&self) -> Option<(u64, u64)> {
+        let [from, before] = &self.words().sending;
+        let position = from.load(Acquire).checked_sub(1)?;
+        Some((position, before.load(Relaxed)))
     }
 
     /// The last `len` bytes of the kernel's queue of `queued` bytes.

@@ -24,17 +24,24 @@ const BOUND: Duration = Duration::from_secs(3);
 pub enum Heard {
     /// It may say more.
     All,
+    /// Likewise, but this process had no room for a descriptor: should the worker be killed, a connection of it would stay parked, or a
+    /// program asleep.
+    Lost,
     /// It has ended, and all that it said is heard.
     End,
 }
 
 /// Hears all that the worker has said.
 pub fn hear_all(worker: BorrowedFd, held: &mut Held) -> Heard {
+    let mut has_lost = false;
     loop {
         match wire::receive(worker) {
-            Incoming::Record(record) => held.hear(&record.msg, record.fd),
+            Incoming::Record(record) => {
+                has_lost |= record.fd_lost;
+                held.hear(&record.msg, record.fd);
+            }
             Incoming::Garbage { .. } => {}
-            Incoming::Empty => return Heard::All,
+            Incoming::Empty => return if has_lost { Heard::Lost } else { Heard::All },
             Incoming::End => return Heard::End,
         }
     }
@@ -43,7 +50,7 @@ pub fn hear_all(worker: BorrowedFd, held: &mut Held) -> Heard {
 /// Hears the worker until it has ended, or for [`GRACE`].
 pub fn hear_out(socket: BorrowedFd, held: &mut Held, worker: &Process) {
     let end = Instant::now() + GRACE;
-    while hear_all(socket, held) == Heard::All {
+    while hear_all(socket, held) != Heard::End {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() || worker.has_ended() {
             return;
@@ -162,6 +169,36 @@ mod tests {
     use crate::ledger::Ledger;
     use crate::record::{Record, Stage};
     use rustix::fd::AsFd;
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
+        socketpair,
+    };
+    use sidestep_abi::msg::{Kind, Msg};
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+
+    #[test]
+    fn the_loss_of_a_descriptor_is_heard() {
+        let (worker, keeper) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("sockets");
+        let mut held = Held::new(Arc::new(Ledger::create(1).expect("a ledger"))).expect("a thread");
+        let mut hear = || hear_all(keeper.as_fd(), &mut held);
+        let (claim, msg) = (copy(std::io::stderr()), Msg::new(Kind::Hello));
+        let tell = || wire::send(worker.as_fd(), &msg, Some(claim.as_fd())).expect("room");
+        tell();
+        assert!(hear() == Heard::All);
+        // Of two there is room for one only.
+        let rights = [claim.as_fd(); 2];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&rights)));
+        sendmsg(&worker, &[IoSlice::new(&msg.to_bytes())], &mut control, SendFlags::NOSIGNAL).expect("room");
+        tell();
+        assert!(hear() == Heard::Lost, "whatever comes behind it");
+        assert!(hear() == Heard::All);
+        drop(worker);
+        assert!(hear() == Heard::End);
+    }
 
     #[test]
     fn connections_go_back_although_the_table_of_a_device_cannot_be_had() {

@@ -38,7 +38,7 @@ impl Standby {
     ///
     /// # Errors
     ///
-    /// A call that cannot fail has failed.
+    /// A call that cannot fail has failed, or a descriptor of the worker is lost.
     pub fn run(self) -> Result<(), Error> {
         let mut held = Held::new(Arc::new(self.ledger)).map_err(failed("start a thread"))?;
         let look = Timespec::try_from(LOOK).unwrap_or_default();
@@ -54,7 +54,12 @@ impl Standby {
             if !fds[0].revents().is_empty() || is_quiet && self.keeper_process.has_ended() {
                 break;
             }
-            has_ended = has_ended || hear_all(self.worker.as_fd(), &mut held) == Heard::End;
+            match hear_all(self.worker.as_fd(), &mut held) {
+                // The keeper has the worker give everything back, and starts both anew.
+                Heard::Lost => return Err(Error::DescriptorLost),
+                Heard::End => has_ended = true,
+                Heard::All => {}
+            }
         }
         tracing::warn!("the keeper has ended");
         hear_out(self.worker.as_fd(), &mut held, &self.worker_process);

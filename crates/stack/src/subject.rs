@@ -6,7 +6,6 @@ use rustix::fs::fstat;
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
 use sidestep_abi::Reason;
 use sidestep_broker::addr::Endpoint;
-use sidestep_broker::closing::Closing;
 use sidestep_broker::domain::Key;
 use sidestep_broker::proof;
 use sidestep_device::path::{self, Flow, NoPath, Path};
@@ -82,16 +81,13 @@ impl Declined {
 }
 
 impl Subject {
-    /// `closing` gets a socket that is declined: the program may have closed it, and it may linger.
-    pub fn examine(socket: OwnedFd, domain: Key, terms: &Terms, closing: &mut Closing) -> Result<Subject, Declined> {
+    /// Err: it is declined. The caller closes the socket, which may linger: its program may have closed it.
+    pub fn examine(socket: OwnedFd, domain: Key, terms: &Terms) -> Result<Subject, (Declined, OwnedFd)> {
         match look(&socket, terms) {
             Ok(Seen { local, remote, path, device, routers, traffic_class }) => {
                 Ok(Subject { socket, domain, local, remote, path, device, routers, traffic_class, is_stale: false })
             }
-            Err(why) => {
-                closing.close(socket);
-                Err(why)
-            }
+            Err(why) => Err((why, socket)),
         }
     }
 
@@ -205,9 +201,7 @@ fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {
 pub(crate) mod tests {
     use super::*;
     use sidestep_device::path::Freshness;
-    use std::io::{ErrorKind, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::time::{Duration, Instant};
 
     /// Both ends of a connection.
     fn connected() -> (TcpStream, TcpStream) {
@@ -217,23 +211,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_declined_socket_that_lingers_keeps_nobody_waiting() {
-        let (mut ours, theirs) = connected();
-        ours.set_nonblocking(true).unwrap();
-        let full = loop {
-            if let Err(error) = ours.write(&[0; 65536]) {
-                break error;
-            }
-        };
-        assert_eq!(full.kind(), ErrorKind::WouldBlock);
-        rustix::net::sockopt::set_socket_linger(&ours, Some(Duration::from_secs(30))).unwrap();
+    fn a_declined_socket_is_left_to_be_closed() {
+        let (ours, _theirs) = connected();
         let nothing = Choice { ports: vec!["0".parse().unwrap()], ..Choice::default() };
         let terms = Terms { choice: nothing, devices: Vec::new(), namespace: None, longest_message: 0 };
-        let since = Instant::now();
-        assert!(Subject::examine(ours.into(), Key::default(), &terms, &mut Closing::new()).is_err());
-        assert!(since.elapsed() < Duration::from_secs(5));
-        // Bytes that nobody has read reset the connection, and so end the lingering.
-        drop(theirs);
+        let number = ours.as_raw_fd();
+        let declined = Subject::examine(ours.into(), Key::default(), &terms);
+        assert!(matches!(declined, Err((Declined::NotChosen, socket)) if socket.as_raw_fd() == number));
     }
 
     /// A connection whose remote host is beside this one.

@@ -119,8 +119,8 @@ pub struct Worker {
     links: HashMap<u32, Served>,
     /// Connections that this process has room for: their sockets, and their records.
     room: usize,
-    /// Sockets that executors look at, before the broker is told anything of them.
-    examining: usize,
+    /// Sockets that executors look at, before the broker is told anything of them, and those of no connection that are not closed yet.
+    others: usize,
     /// Connections that the broker has been told the stack carries, by the number of its question.
     wanted: HashMap<u64, Subject>,
     /// By the number of their record.
@@ -147,7 +147,7 @@ impl Worker {
         Ok(Worker {
             terms: Arc::new(terms(&devices, &settings)),
             room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()).min(ledger.records() as usize),
-            examining: 0,
+            others: 0,
             devices,
             settings,
             control,

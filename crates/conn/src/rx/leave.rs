@@ -3,9 +3,18 @@
 use super::{Read, Reset, Rx};
 use sidestep_abi::link::POSITION;
 use sidestep_abi::sync::spin_loop;
-use sidestep_ring::{Half, PATIENCE, PeerViolation};
+use sidestep_ring::{Half, Input, PATIENCE, PeerViolation};
 
 impl Rx {
+    /// A direction whose reading end was another process, which has left the last stretch. It stays left where that process has left it,
+    /// and counts as handled. None: there is no such stretch.
+    pub fn found_left(half: Half) -> Option<Rx> {
+        let input = Input::found_left(half.writer, half.reader, half.seen())?;
+        let mut found = Rx { input, ..Rx::default() };
+        found.remember_tail(half, input.pos);
+        Some(found)
+    }
+
     /// Leaves the ring for good: the writer sends the unread bytes by kernel, and begins no other stretch. The caller then
     /// rings the writer's doorbells.
     pub fn leave_ring(&mut self, half: Half) -> Result<(), PeerViolation> {

@@ -23,8 +23,14 @@ pub fn shut(index: u32, fd: i32, how: i32, native: impl Fn() -> c_int) -> c_int 
     // this end for killed.
     natively(index, c, &native).unwrap_or_else(|| {
         shutting(c, fd, how);
-        native()
+        if is_left_to_stack(c) { 0 } else { native() }
     })
+}
+
+/// Whether the stack shuts the socket once it has given the connection back. While the kernel has no way to the peer it cannot do so in
+/// time: a call on the parked socket would fail, or the give-back would undo it.
+fn is_left_to_stack(c: &Conn) -> bool {
+    c.has(flag::TX_SHUT) && parked::is_parked(c)
 }
 
 /// Before shutdown(2) of an attached connection.
@@ -82,6 +88,19 @@ mod tests {
         assert_eq!(shut(index, -1, libc::SHUT_WR, native), 7);
         assert!(c.gate.is_empty());
         arena::let_go(index);
+    }
+
+    #[test]
+    fn a_socket_that_stays_parked_is_left_to_the_stack() {
+        let at = silent_link(0x7e5e);
+        let c = attached(at, SLOT);
+        c.raise(flag::STACK | flag::TX_SHUT);
+        slot::set_parked(c.words(), 1);
+        shutting(c, -1, libc::SHUT_WR);
+        assert!(c.tx_half().has_fin() && is_left_to_stack(c));
+        slot::set_parked(c.words(), 2);
+        assert!(!is_left_to_stack(c), "the program's own call");
+        link::remove(at);
     }
 
     #[test]

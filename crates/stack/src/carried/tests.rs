@@ -3,15 +3,19 @@
 use super::{Carried, NotCarried};
 use crate::calls::close;
 use crate::cause::Cause;
-use crate::handover::tests::{BEFORE, ProgramsEnd, SLOT, in_rings, memory_of_a_link};
+use crate::handover::restore;
+use crate::handover::tests::common::failing::die_before;
+use crate::handover::tests::common::raw;
+use crate::handover::tests::{BEFORE, ProgramsEnd, SLOT, STACK, copy, in_rings, link, memory_of_a_link};
 use crate::ledger::Ledger;
 use crate::pace::Pace;
 use crate::record::{Ends, Record};
 use crate::subject::tests::over_ethernet;
+use rustix::fd::AsFd;
 use sidestep_broker::closing::Closing;
 use sidestep_ring::slot::{self, Wish};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 
 /// A connection of which each end has sent [`BEFORE`] bytes, and read the other's.
@@ -81,4 +85,59 @@ fn what_a_program_that_is_killed_has_left_in_its_ring_comes_before_the_end() {
     let mut words = Vec::new();
     far.read_to_end(&mut words).expect("the end");
     assert_eq!(words, b"last words");
+}
+
+/// The worker is killed before any of its calls while it sends what the program has left in its ring; then the keeper looks.
+#[test]
+fn what_a_killed_worker_has_sent_of_a_ring_is_not_sent_again() {
+    let words: Vec<u8> = (0..40_000).map(|n| (n % 251) as u8).collect();
+    let mut deaths_in_between = 0;
+    for calls in 0.. {
+        let (near, mut far) = connected();
+        // The kernel takes a part of the bytes at a time.
+        raw::set_int(&near, libc::SOL_SOCKET, libc::SO_SNDBUF, 5000);
+        let memory = memory_of_a_link();
+        let (mut program, mut end) = in_rings(&memory, &near);
+        let ledger = Arc::new(Ledger::create(1).expect("a ledger"));
+        let [record, of_worker] = [0; 2].map(|number| Record::new(ledger.clone(), number));
+        let ends = Ends { local: near.local_addr().expect("local"), remote: near.peer_addr().expect("remote") };
+        record.assign(&ends);
+        end.write(&words);
+        program.give_up();
+        let socket = copy(&near);
+        let has_died = die_before(calls, move || {
+            program.send_left(socket.as_fd(), Some(&of_worker));
+        });
+        restore(&record, Arc::new(link(&memory, STACK)), SLOT, near.as_fd(), true).expect("restore");
+        let sent_to = link(&memory, STACK).incoming(SLOT).sent_to();
+        deaths_in_between += u32::from(has_died && sent_to > BEFORE as u64);
+        end.tx.poll(end.link.outgoing(SLOT)).expect("no violation"); // it looks what was sent once it knows of the end
+        end.send_rest(&near);
+        near.shutdown(Shutdown::Write).expect("shutdown");
+        let mut found = Vec::new();
+        far.read_to_end(&mut found).expect("the end");
+        assert!(found == words, "{} bytes after {calls} calls", found.len());
+        if !has_died {
+            break;
+        }
+    }
+    assert!(deaths_in_between > 0, "the kernel has taken all at once");
+}
+
+/// The program has not looked since its connection went back. Bytes that the peer has must not go by kernel once more.
+#[test]
+fn a_keeper_leaves_a_ring_where_the_killed_worker_has_left_it() {
+    let (near, _far) = connected();
+    let memory = memory_of_a_link();
+    let (mut program, mut end) = in_rings(&memory, &near);
+    end.write(&[7; 100]);
+    assert!(matches!(program.waiting(), Ok(100)));
+    program.release(60).expect("no violation");
+    program.give_up();
+    let record = Record::new(Arc::new(Ledger::create(1).expect("a ledger")), 0);
+    let ends = Ends { local: near.local_addr().expect("local"), remote: near.peer_addr().expect("remote") };
+    record.assign(&ends);
+    restore(&record, Arc::new(link(&memory, STACK)), SLOT, near.as_fd(), true).expect("restore");
+    end.tx.poll(end.link.outgoing(SLOT)).expect("no violation");
+    assert_eq!(end.tx.unread(), 40);
 }

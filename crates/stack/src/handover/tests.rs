@@ -2,7 +2,7 @@
 //! hand over if they are killed one after the other before any of their calls.
 
 #[path = "../../../repair/tests/common/mod.rs"]
-mod common;
+pub(crate) mod common;
 
 use super::*;
 use crate::cause::Cause;
@@ -103,7 +103,7 @@ impl ProgramsEnd {
     }
 
     /// The program sends what the kernel had no room for.
-    fn send_rest(&mut self, mut socket: &TcpStream) {
+    pub(crate) fn send_rest(&mut self, mut socket: &TcpStream) {
         let half = self.link.outgoing(SLOT);
         loop {
             self.tx.heed_deputy(half).expect("no violation");
@@ -245,6 +245,29 @@ fn the_worker_hands_over_both_queues() {
             handover.run(scene.near.as_fd()).expect("hand over");
             scene.check(unread);
         }
+    }
+}
+
+/// The program's shutdown(2) has waited in vain for its socket: a device was down.
+#[test]
+fn an_end_that_is_left_to_the_stack_comes_after_all_bytes() {
+    for is_killed in [false, true] {
+        let (mut scene, mut program, record, kept, progress) = Scene::new(Reads::Ring);
+        let half = scene.end.link.outgoing(SLOT);
+        scene.end.tx.end(half).expect("no violation");
+        scene.end.tx.leave_in_ring(half).expect("no violation");
+        half.set_fin();
+        if is_killed {
+            restored(copy(&scene.ledger), &scene.memory, &scene.near);
+        } else {
+            let (program, record, queued, unread) = (&mut program, &record, Vec::new(), Unread::InRing);
+            let mut handover = Handover { program, record, kept, progress, queued, unread, found: None };
+            handover.run(scene.near.as_fd()).expect("hand over");
+        }
+        scene.wire.open();
+        let written = scene.to_far.written;
+        scene.to_far.read_to_end(&scene.far, written);
+        no_error(&scene.near);
     }
 }
 

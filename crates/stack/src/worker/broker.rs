@@ -78,35 +78,43 @@ impl Worker {
 
     /// Sockets of programs that this process holds, or an earlier worker's keeper.
     fn sockets(&self) -> usize {
-        self.conns.len() - self.free.len() + self.wanted.len() + self.examining
+        self.conns.len() - self.free.len() + self.wanted.len() + self.others
     }
 
     fn shown(&mut self, number: u64, domain: Key, socket: OwnedFd) {
         self.count(page::count_seen);
         let held = self.executors.connections(domain);
         if !room::is_for(held, self.sockets(), self.room) {
-            // Not by the domain's executor: if that one sleeps, any number of sockets would wait for it.
-            self.close(Key::default(), socket);
             self.say("not taken: the room that is left is for doorbells, or for others' connections");
-            return self.decline(number, Reason::FdLimit);
+            return self.turn_away(number, socket, Reason::FdLimit);
         }
         if let Err(error) = self.executors.admit(domain) {
-            self.close(Key::default(), socket);
             self.say(&format!("not taken: no thread can be started: {error}"));
-            return self.decline(number, Reason::Memory);
+            return self.turn_away(number, socket, Reason::Memory);
         }
-        let (terms, changes) = (self.terms.clone(), self.changes);
-        let examine = move |closing: &mut Closing| {
-            let examined = Subject::examine(socket, domain, &terms, closing).map(Box::new);
-            Some(Done::Examined { number, domain, changes, examined })
+        let (terms, changes, reports) = (self.terms.clone(), self.changes, self.executors.reports());
+        let done = move |examined| Done::Examined { number, domain, changes, examined };
+        let examine = move |closing: &mut Closing| match Subject::examine(socket, domain, &terms) {
+            Ok(subject) => Some(done(Ok(Box::new(subject)))),
+            Err((why, socket)) => {
+                closing.close(reports.once_closed(socket, done(Err(why))));
+                None
+            }
         };
-        self.examining += 1;
+        self.others += 1;
         self.executors.give(domain, Box::new(examine));
+    }
+
+    /// Closes a socket for which there is no room. The broker has its answer only then: each domain may have so many open questions.
+    fn turn_away(&mut self, number: u64, socket: OwnedFd, reason: Reason) {
+        self.others += 1;
+        // Not by the domain's executor: if that one sleeps, any number of sockets would wait for it.
+        self.close(Key::default(), socket, Done::TurnedAway(number, reason));
     }
 
     /// An executor has looked at a connection that was shown. `changes`: how many changes had been heard of before.
     pub(super) fn examined(&mut self, number: u64, changes: u64, subject: Subject) {
-        self.examining -= 1;
+        self.others -= 1;
         let is_stale = changes != self.changes;
         self.wanted.insert(number, Subject { is_stale, ..subject });
         self.control.answer(number, None);
@@ -114,10 +122,15 @@ impl Worker {
 
     /// It has found that the connection cannot be carried, and has closed the socket.
     pub(super) fn declined(&mut self, number: u64, domain: Key, why: &Declined) {
-        self.examining -= 1;
-        self.executors.leave(domain);
+        self.discarded(domain);
         self.say(&format!("not taken: {}", chain(why)));
         self.decline(number, why.reason());
+    }
+
+    /// A socket for which there was no room is closed.
+    pub(super) fn turned_away(&mut self, number: u64, reason: Reason) {
+        self.others -= 1;
+        self.decline(number, reason);
     }
 
     fn decline(&mut self, number: u64, reason: Reason) {
@@ -129,14 +142,22 @@ impl Worker {
     /// The connection is not needed.
     fn discard(&mut self, subject: Option<Subject>) {
         if let Some(Subject { socket, domain, .. }) = subject {
-            self.close(domain, socket);
-            self.executors.leave(domain);
+            self.others += 1;
+            self.close(domain, socket, Done::Discarded(domain));
         }
     }
 
-    fn close(&self, domain: Key, socket: OwnedFd) {
+    /// The socket of a connection that was shown, and that the stack has never carried, is closed.
+    pub(super) fn discarded(&mut self, domain: Key) {
+        self.others -= 1;
+        self.executors.leave(domain);
+    }
+
+    /// The socket counts until `done` is heard: it may linger.
+    fn close(&self, domain: Key, socket: OwnedFd, done: Done) {
+        let reports = self.executors.reports();
         let close = move |closing: &mut Closing| {
-            closing.close(socket);
+            closing.close(reports.once_closed(socket, done));
             None
         };
         self.executors.give(domain, Box::new(close));

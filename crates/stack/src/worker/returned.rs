@@ -7,7 +7,6 @@ use crate::cause::Cause;
 use crate::frames::receive_held;
 use crate::record::Record;
 use crate::stage::{Absence, Arrivals, Conn, Entry, LATE, Stage};
-use crate::subject::Subject;
 use sidestep_abi::Reason;
 use sidestep_ring::page;
 
@@ -30,6 +29,8 @@ impl Worker {
                     self.examined(number, changes, *subject);
                 }
                 Done::Examined { number, domain, examined: Err(why), .. } => self.declined(number, domain, &why),
+                Done::TurnedAway(number, reason) => self.turned_away(number, reason),
+                Done::Discarded(domain) => self.discarded(domain),
                 Done::Called(conn, outcome) => self.returned(*conn, outcome, time),
                 Done::Closed(id, place, program, domain) => {
                     self.executors.leave(domain);
@@ -125,12 +126,6 @@ impl Worker {
         }
         self.look_later(conn, 0, time);
         Ok(())
-    }
-
-    /// Whether a frame of an observed connection has come by the device.
-    fn is_seen(&self, subject: &Subject) -> Result<bool, Cause> {
-        let tuple = sidestep_device::Tuple::new(subject.local, subject.remote);
-        Ok(self.devices[subject.device].taken.is_seen(&tuple)?)
     }
 
     fn began(&mut self, conn: &mut Conn, has_begun: bool, time: u64) -> Result<(), Cause> {

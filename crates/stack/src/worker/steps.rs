@@ -83,12 +83,10 @@ impl Worker {
             }
             Stage::Observed(program, _) => {
                 program.check_wish()?;
-                let Subject { local, remote, .. } = conn.subject;
-                let tuple = sidestep_device::Tuple::new(local, remote);
-                let taken = &self.devices[conn.subject.device].taken;
                 let is_ready = program.is_ready();
-                if is_ready && taken.is_seen(&tuple)? {
-                    taken.add(&tuple)?;
+                if is_ready && self.is_seen(&conn.subject)? {
+                    let Subject { local, remote, device, .. } = conn.subject;
+                    self.devices[device].taken.add(&sidestep_device::Tuple::new(local, remote))?;
                     conn.change(|program, record| Stage::Diverted(program, record, self.grace.begin(), time));
                 } else if is_ready && conn.arrivals != Arrivals::Elsewhere && is_count_due(conn.looks, id, time) {
                     return Ok(Some(Call::Count));
@@ -149,6 +147,12 @@ impl Worker {
         (conn.looks, conn.arrivals) = (0, Arrivals::Uncounted);
         conn.change(Stage::Observed);
         Ok(())
+    }
+
+    /// Whether a frame of an observed connection has come by the device.
+    pub(super) fn is_seen(&self, subject: &Subject) -> Result<bool, Cause> {
+        let tuple = sidestep_device::Tuple::new(subject.local, subject.remote);
+        Ok(self.devices[subject.device].taken.is_seen(&tuple)?)
     }
 }
 
