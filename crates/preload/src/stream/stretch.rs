@@ -296,7 +296,7 @@ pub fn serve_all() {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::link;
     use crate::stream::unrung::tests::{AT, SLOT, attached, silent_link};
@@ -306,7 +306,7 @@ mod tests {
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    fn connected() -> (TcpStream, TcpStream) {
+    pub fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let near = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
         near.set_nonblocking(true).expect("O_NONBLOCK");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     /// Until the kernel takes nothing more: several tries, with time for what is on its way, find no space.
-    fn fill(stream: &mut TcpStream) {
+    pub fn fill(stream: &mut TcpStream) {
         for piece in [&[7_u8; 65536][..], &[7_u8; 10][..]] {
             let mut in_vain = 0;
             while in_vain < 5 {
