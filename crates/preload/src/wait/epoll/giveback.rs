@@ -224,9 +224,35 @@ pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)
     });
 }
 
-/// Not in a forked child: the doorbell of a set that it has inherited is its parent's.
+/// Not in a forked child: the doorbell of a set that it has inherited is its parent's. A slot that was given back may be another
+/// connection's.
 pub(super) fn drop_doorbell(s: &Set, c: &Conn) {
-    if let Some(p) = s.waiter().filter(|_| s.has_own_waiter()) {
+    if let Some(p) = s.waiter().filter(|_| s.has_own_waiter() && c.phase.phase().has_slot()) {
         side::remove_doorbell(&c.words().side[c.my_side()], p);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::unrung::tests::{SLOT, attached, silent_link};
+    use sidestep_conn::Event;
+
+    #[test]
+    fn the_slot_of_a_renewed_connection_is_not_touched() {
+        let at = silent_link(0x7e62);
+        let (c, index) = (attached(at, SLOT), sets::create(-1).expect("a record"));
+        let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
+        s.set_waiter(place);
+        side::add_doorbell(&c.words().side[0], place);
+        for event in [Event::Demote, Event::Renew] {
+            assert!(c.phase.go(event).is_some());
+        }
+        drop_doorbell(s, c);
+        assert_eq!(side::doorbells(&c.words().side[0]), 1 << place, "it may be another connection's by now");
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
     }
 }
