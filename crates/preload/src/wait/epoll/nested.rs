@@ -78,8 +78,8 @@ pub(super) fn arm_nested(s: &Set) {
 fn refresh(s: &Set) {
     let Some(p) = s.waiter() else { return };
     let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
-    if link::all().any(|l| unrung(l.my_doorbell(p))) {
-        s.shown.store(false, Relaxed); // the news came from a peer that lacks the doorbell
+    if waiter::was_left(p) || link::all().any(|l| unrung(l.my_doorbell(p))) {
+        s.shown.store(false, Relaxed); // nobody has heard a ring, or the peer that has news lacks the doorbell
     } else if !is_armed(p) {
         s.shown.store(true, Relaxed); // the producer that disarmed the doorbell has rung it
     }
@@ -137,4 +137,52 @@ fn any_ready(s: &Set, inner: &mut Inner) -> bool {
         inner.ready.list.remove(&mut inner.regs, number);
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::debts;
+    use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link, with_unread};
+    use crate::wait::readiness::IN;
+    use crate::wait::sets::reg;
+    use sidestep_sys::fd as fdsys;
+    use std::hint::black_box;
+
+    /// A descriptor that no test has.
+    const FD: i32 = 4001;
+
+    /// A sleep in the set hears the ring, but a handler jumps out. The sleep is over when this has returned.
+    #[inline(never)]
+    fn is_jumped_out_of(place: u32, ring: impl FnOnce()) {
+        let below = black_box([0_u8; 4096]);
+        waiter::arm(place);
+        ring();
+        fdsys::hush(waiter::doorbell(place));
+        black_box(&below);
+    }
+
+    #[test]
+    fn news_that_a_wait_left_by_a_jump_has_heard_makes_the_set_readable() {
+        let at = silent_link(0x7e63);
+        let (c, index) = (attached(at, SLOT), sets::create(-1).expect("a record"));
+        let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
+        arena::local(index_of(c)).fd.store(FD as u32, Relaxed);
+        link::get(at).set_conn(SLOT as u32, Some(index_of(c)));
+        s.set_waiter(place);
+        s.nested.store(true, Relaxed);
+        s.with(|inner| {
+            let r = inner.register(FD, (IN, 7), reg::PRESENT | reg::MANAGED).expect("a registration");
+            r.conn = index_of(c);
+        });
+        with_unread(c, 100);
+        is_jumped_out_of(place, || waiter::ring_all(link::get(at).mark_own(SLOT, 1 << place)));
+        assert_eq!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0);
+        debts::settle();
+        refresh(s);
+        assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "threads sleep in an outer set");
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
+    }
 }
