@@ -80,3 +80,24 @@ impl Patience {
 
 /// Longest sleep while the peer does not have the doorbell yet, in microseconds.
 pub const UNKNOWN_BELL_US: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::tests::{has_looked, make_look_due};
+    use core::sync::atomic::Ordering::Release;
+
+    /// Its connections may be in blocked calls of other threads.
+    #[test]
+    fn a_program_that_waits_for_other_things_notices_another_broker() {
+        make_look_due();
+        let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }];
+        assert_eq!(poll::poll(&mut list, Some(0), core::ptr::null(), || 0), 0);
+        assert!(has_looked());
+        make_look_due();
+        let (index, mut out) = (sets::create(-1).expect("a record"), [libc::epoll_event { events: 0, u64: 0 }]);
+        epoll::wait(index, &mut out, Some(0), core::ptr::null(), || 0);
+        assert!(has_looked());
+        sets::get(index).refs.store(0, Release);
+    }
+}

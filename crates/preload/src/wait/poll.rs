@@ -41,7 +41,7 @@ pub fn poll(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: 
 
 /// As [`poll`], as part of another call, which has begun already.
 pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
-    member::check();
+    member::keep_up(arch::ticks());
     match survey(fds) {
         Holds::Nothing => poll_natively(fds, ns, mask, native),
         Holds::Native => {

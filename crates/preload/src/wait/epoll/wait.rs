@@ -66,7 +66,7 @@ pub fn wait(
     let s = sets::get(index);
     let life = s.life.load(Acquire);
     debts::settle();
-    member::check();
+    member::keep_up(arch::ticks());
     shared::uses(index);
     refresh_nested();
     // SYNC given back: while another thread still gives registrations back, the kernel's events may have our tags.
