@@ -6,11 +6,12 @@ use super::giveback::{drop_doorbell, for_each_managed};
 use super::tag::{self, Source};
 use super::takeover::{has_unmanaged, manage, manage_one_shot};
 use super::{ONESHOT, family, news, report, shared};
+use crate::drain::{self, Batch};
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::Deadline;
 use crate::wait::sets::{self, Reg, Set};
-use crate::{arena, critical, drain, errno, suspend, thread};
+use crate::{arena, critical, errno, suspend, thread};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -59,8 +60,9 @@ pub fn saw_wait(index: u32) {
     }
 }
 
-/// Longest wait for another thread that runs [`trust`]. It takes microseconds, but on a busy machine its turn may come late.
-const CHANGE_US: u64 = 1_000_000;
+/// Longest wait for another thread that runs [`trust`]. It takes microseconds, but on a busy machine its turn may come late, and a
+/// peer of an inherited connection may keep a [`Batch`] waiting.
+const CHANGE_US: u64 = 3_000_000;
 const CHANGE_LOOK_US: u64 = 20;
 
 /// If several threads begin to wait together, one takes the registrations over. The others wait until that is done: otherwise
@@ -99,9 +101,10 @@ fn trust(s: &Set) {
         return;
     }
     // A connection that a parent has attached may be registered in a way that only the parent knows, so it goes to the kernel.
+    let batch = Batch::begin();
     for_each_in(s, |fd, conn| {
         if arena::is_inherited(arena::conn(conn)) {
-            drain::to_kernel(arena::conn(conn), fd, Reason::Shared);
+            batch.to_kernel(arena::conn(conn), fd, Reason::Shared);
         }
     });
     let mut ready = [const { MaybeUninit::uninit() }; FEW];
