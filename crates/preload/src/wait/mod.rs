@@ -4,6 +4,7 @@
 pub mod block;
 pub mod epoll;
 pub mod ignored;
+pub mod kernel_poll;
 pub mod pause;
 pub mod poll;
 pub mod readiness;

@@ -1,7 +1,7 @@
 //! poll(2): the kernel is asked about everything except the bytes of attached connections.
 
 use super::signals::{Quiet, let_signals_in};
-use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
+use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, kernel_poll, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{
@@ -43,12 +43,12 @@ pub fn poll(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: 
 pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
     member::keep_up(arch::ticks());
     match survey(fds) {
-        Holds::Nothing => poll_natively(fds, ns, mask, native),
+        Holds::Nothing => kernel_poll::poll(fds, ns, mask, native),
         Holds::Native => {
             let polled = with_list(fds.len(), |room| {
                 let gates = Gates::enter(fds, room);
                 // Only inside the gates is it certain that none has been attached meanwhile.
-                let n = (survey(fds) == Holds::Native).then(|| poll_natively(fds, ns, mask, native));
+                let n = (survey(fds) == Holds::Native).then(|| kernel_poll::poll(fds, ns, mask, native));
                 gates.leave();
                 n
             });
@@ -130,24 +130,6 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
     drain::tx(c, fd, Reason::Shared);
     if c.with_rx(|rx| rx.unread(c.rx_half())).unwrap_or(0) == 0 {
         leave::rx_to_kernel(c, Reason::Shared);
-    }
-}
-
-/// The list holds nothing attached. Epoll sets that it may hold must be refreshed now and then.
-fn poll_natively(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
-    if wait::epoll::native_cap().is_none() {
-        return native();
-    }
-    let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
-    loop {
-        let cap = wait::epoll::native_cap();
-        let left = if ns == Some(0) { NOW } else { deadline.left(cap) };
-        // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
-        let n = unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(&left), mask) };
-        if n != 0 || cap.is_none() || ns == Some(0) || deadline.has_passed() {
-            return n;
-        }
-        errno::keep(wait::epoll::poll_nested);
     }
 }
 
