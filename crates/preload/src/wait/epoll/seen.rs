@@ -243,12 +243,16 @@ pub fn closed(index: u32, fd: i32) {
             }
         });
     }
-    if s.refs.load(Acquire) == 1 {
-        for_each_managed(s, |_, c| drop_doorbell(s, c));
-        s.destroy();
-        shared::close(s);
+    // Two threads may close the last two numbers at once.
+    if s.refs.fetch_update(AcqRel, Acquire, |refs| (refs > 1).then(|| refs - 1)).is_ok() {
+        return;
     }
-    if s.refs.fetch_sub(1, AcqRel) == 1 && !s.is_waited_for.load(Relaxed) {
+    for_each_managed(s, |_, c| drop_doorbell(s, c));
+    s.destroy();
+    shared::close(s);
+    let was_waited_for = s.is_waited_for.load(Relaxed);
+    // From now on another set may take the record.
+    if s.refs.fetch_sub(1, AcqRel) == 1 && !was_waited_for {
         fdtable::for_each(|fd, kind| {
             if matches!(kind, Kind::Conn(_)) {
                 reconsider(fd);
@@ -260,6 +264,8 @@ pub fn closed(index: u32, fd: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiter;
+    use core::sync::atomic::AtomicU32;
 
     /// The number of a thread that has ended.
     fn gone() -> u32 {
@@ -282,6 +288,30 @@ mod tests {
         saw_wait(index);
         assert!(is_seen(s) && s.changer.load(Relaxed) == 0);
         s.refs.store(0, Release);
+    }
+
+    #[test]
+    fn two_threads_that_close_a_set_at_once_leave_no_waiter() {
+        for _ in 0..200 {
+            let index = sets::create(-1).expect("a record");
+            let (s, together) = (sets::get(index), AtomicU32::new(0));
+            let life = s.life.load(Acquire);
+            s.refs.store(2, Release);
+            s.set_waiter(waiter::acquire().expect("a waiter"));
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        together.fetch_add(1, AcqRel);
+                        while together.load(Acquire) < 2 {
+                            core::hint::spin_loop();
+                        }
+                        closed(index, -2);
+                    });
+                }
+            });
+            let left = s.waiter();
+            assert!(left.is_none() || s.life.load(Acquire) != life, "it is never given back");
+        }
     }
 
     #[test]
