@@ -73,6 +73,7 @@ fn leave(place: u32) {
     fdtable::for_each(|_, kind| {
         if let fdtable::Kind::Conn(index) = kind
             && arena::conn(index).is_attached()
+            && !arena::is_inherited(arena::conn(index))
         {
             let c = arena::conn(index);
             side::remove_doorbell(&c.words().side[c.my_side()], place);

@@ -263,9 +263,7 @@ impl Poll<'_> {
     /// Sleeps on everything, in a wait that began at `began`. True: something besides a doorbell may have happened.
     fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
         let Some(p) = waiter::acquire_for_thread() else { return self.sleep_unheard(deadline, mask) };
-        self.each_attached(|c| {
-            side::add_doorbell(&c.words().side[c.my_side()], p);
-        });
+        self.each_own(|c| side::add_doorbell(&c.words().side[c.my_side()], p));
         waiter::arm(p);
         let result = if self.poll_rings() > 0 {
             Ok(true)
@@ -276,9 +274,7 @@ impl Poll<'_> {
             n.map(|n| self.heard(n, p))
         };
         waiter::disarm(p, false);
-        self.each_attached(|c| {
-            side::remove_doorbell(&c.words().side[c.my_side()], p);
-        });
+        self.each_own(|c| side::remove_doorbell(&c.words().side[c.my_side()], p));
         waiter::poll_news(p, stretch::serve);
         waiter::release(p);
         result
@@ -304,6 +300,15 @@ impl Poll<'_> {
 
     fn each_attached(&self, each: impl FnMut(&Conn)) {
         self.fds.iter().filter_map(|p| attached(p.fd)).for_each(each);
+    }
+
+    /// The doorbells of an inherited connection are the parent's, whose waiters have the same numbers.
+    fn each_own(&self, mut each: impl FnMut(&Conn)) {
+        self.each_attached(|c| {
+            if !arena::is_inherited(c) {
+                each(c);
+            }
+        });
     }
 
     /// Longest sleep if nothing happens. None: no limit.
