@@ -1,7 +1,7 @@
 //! Giving registrations back to the kernel: when a connection returns or ends, and when the library stops managing a set.
 
 use super::family::is_used_here;
-use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
+use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl, own_waiter};
 use crate::drain::{self, Batch};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
@@ -230,7 +230,7 @@ pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)
 /// Not in a forked child: the doorbell of a set that it has inherited is its parent's. A slot that was given back may be another
 /// connection's.
 pub(super) fn drop_doorbell(s: &Set, c: &Conn) {
-    if let Some(p) = s.waiter().filter(|_| s.has_own_waiter() && c.phase.phase().has_slot()) {
+    if let Some(p) = own_waiter(s).filter(|_| c.phase.phase().has_slot()) {
         side::remove_doorbell(&c.words().side[c.my_side()], p);
     }
 }

@@ -3,7 +3,7 @@
 use super::giveback::{drop_set_aside, for_each_managed, hand_back};
 use super::mask::watch_less;
 use super::news::{self, queue_writers};
-use super::report;
+use super::{own_waiter, report};
 use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Set};
 use crate::{arena, link, stream::due, waiter};
@@ -46,7 +46,7 @@ pub(super) fn refresh_nested() {
 
 /// Whether some peer lacks the doorbell of a nested set: its writes ring nobody.
 pub(super) fn is_unheard() -> bool {
-    let unheard = |s: &Set| s.waiter().is_some_and(|p| !link::all().all(|l| l.knows(p)));
+    let unheard = |s: &Set| own_waiter(s).is_some_and(|p| !link::all().all(|l| l.knows(p)));
     NESTED.load(Relaxed) != 0 && sets::all().any(|(_, s)| s.nested.load(Relaxed) && unheard(s))
 }
 
@@ -70,13 +70,13 @@ pub fn poll_nested() {
 /// the program has changed its interest.
 pub(super) fn arm_nested(s: &Set) {
     s.shown.store(false, Relaxed);
-    if let Some(p) = s.waiter() {
+    if let Some(p) = own_waiter(s) {
         show(s, p);
     }
 }
 
 fn refresh(s: &Set) {
-    let Some(p) = s.waiter() else { return };
+    let Some(p) = own_waiter(s) else { return };
     let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
     if waiter::was_left(p) || link::all().any(|l| unrung(l.my_doorbell(p))) {
         s.shown.store(false, Relaxed); // nobody has heard a ring, or the peer that has news lacks the doorbell
@@ -142,10 +142,10 @@ fn any_ready(s: &Set, inner: &mut Inner) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::debts;
     use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link, with_unread};
     use crate::wait::readiness::IN;
     use crate::wait::sets::reg;
+    use crate::{debts, generation};
     use sidestep_sys::fd as fdsys;
     use std::hint::black_box;
 
@@ -183,6 +183,21 @@ mod tests {
         assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "threads sleep in an outer set");
         s.destroy();
         s.refs.store(0, Release);
+        link::remove(at);
+    }
+
+    #[test]
+    fn a_set_of_the_parents_takes_no_news_of_a_waiter_of_the_childs() {
+        let at = silent_link(0x7e67);
+        let (s, place) = (sets::get(sets::create(-1).expect("a record")), waiter::acquire().expect("a waiter"));
+        s.set_waiter(place);
+        s.nested.store(true, Relaxed);
+        s.generation.store(generation::get() + 1, Relaxed);
+        let _ = link::get(at).mark_own(SLOT, 1 << place);
+        refresh(s);
+        assert!(waiter::has_news(place), "a set of the child's with a waiter of this number would never hear");
+        s.refs.store(0, Release);
+        waiter::release(place);
         link::remove(at);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::giveback::{note_native, put};
 use super::mask::watched;
-use super::{ET, EXCLUSIVE, ONESHOT, family, kernel_ctl, kick, tag};
+use super::{ET, EXCLUSIVE, ONESHOT, family, kernel_ctl, kick, own_waiter, tag};
 use crate::record::Conn;
 use crate::wait::readiness::{self, IN};
 use crate::wait::sets::{self, Inner, Reg, Set, reg};
@@ -23,7 +23,7 @@ pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) -> core::resul
         let managed = s.with(|inner| manage_in(s, inner, index, fd, armed)).unwrap_or(Ok(false));
         // A one-shot registration that has fired stays managed if the stack ends, and the connection has another slot afterwards.
         if s.has(fd, Reg::is_managed)
-            && let Some(p) = s.waiter().filter(|_| s.has_own_waiter())
+            && let Some(p) = own_waiter(s)
         {
             side::add_doorbell(&c.words().side[c.my_side()], p);
         }
