@@ -375,8 +375,16 @@ pub fn reset_in_child() {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    pub fn make_look_due() {
+        NEXT_LOOK.store(0, Relaxed);
+    }
+
+    pub fn has_looked() -> bool {
+        NEXT_LOOK.load(Relaxed) != 0
+    }
 
     #[test]
     fn processes_that_look_at_once_look_at_different_times_the_next_time() {

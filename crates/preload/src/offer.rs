@@ -83,6 +83,11 @@ fn quick_ops(c: &Conn, ops: u32) -> u32 {
     count
 }
 
+/// Whether the library sees the program's waits for a connection in no set: in calls that block, or in poll or select.
+pub fn is_waited_for(c: &Conn) -> bool {
+    c.has(flag::WAITED) || !c.has(flag::NONBLOCK | flag::IMPATIENT)
+}
+
 #[cold]
 fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
     fork::notice();
@@ -98,8 +103,7 @@ fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
             in_sets = Some(may && in_sets != Some(false));
         }
     });
-    let is_waited_for = in_sets.unwrap_or(!c.has(flag::NONBLOCK) || c.has(flag::WAITED));
-    if !is_waited_for {
+    if !in_sets.unwrap_or(is_waited_for(c)) {
         // Some wait of the program goes past us. Not for good: the first wait that we see may be yet to come.
         c.reason.store(Reason::NeverWaited as u32, Relaxed);
         return;

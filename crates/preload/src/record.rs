@@ -38,6 +38,8 @@ pub mod flag {
     pub const STACK: u32 = 1 << 11;
     /// The stack has ended: once the kernel carries everything, the connection may be offered again.
     pub const RENEWS: u32 = 1 << 12;
+    /// The last read by kernel had MSG_DONTWAIT.
+    pub const IMPATIENT: u32 = 1 << 13;
 }
 
 /// Value of [`Conn::owner`]: no process has this place.

@@ -8,7 +8,7 @@
 
 use crate::debts::{self, Debt, Kind};
 use crate::{arena, broker, fdtable, link, thread};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::link::{Doorbell, PLACES};
 use sidestep_ring::{Sleepers, doorbell, side};
 use sidestep_sys::{arch, clock, fd, process};
@@ -19,14 +19,22 @@ struct Waiter {
     user: AtomicU32,
     /// Threads that sleep here.
     sleepers: Sleepers,
+    /// A handler has jumped out of a sleep here.
+    was_left: AtomicBool,
 }
 
-static WAITERS: [Waiter; PLACES] =
-    [const { Waiter { doorbell: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
+static WAITERS: [Waiter; PLACES] = [const {
+    Waiter {
+        doorbell: AtomicI32::new(-1),
+        user: AtomicU32::new(0),
+        sleepers: Sleepers::new(),
+        was_left: AtomicBool::new(false),
+    }
+}; PLACES];
 
 /// Debts of a blocking call: it uses a waiter, and sleeps there.
 static LENT: Kind = Kind(|place, _| leave(place));
-static ASLEEP: Kind = Kind(|place, _| disarm(place, false));
+static ASLEEP: Kind = Kind(|place, _| leave_sleep(place));
 
 /// Bit p: waiter p is in use.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -65,6 +73,7 @@ fn leave(place: u32) {
     fdtable::for_each(|_, kind| {
         if let fdtable::Kind::Conn(index) = kind
             && arena::conn(index).is_attached()
+            && !arena::is_inherited(arena::conn(index))
         {
             let c = arena::conn(index);
             side::remove_doorbell(&c.words().side[c.my_side()], place);
@@ -73,10 +82,25 @@ fn leave(place: u32) {
     release(place);
 }
 
+/// Ends a sleep that its thread has left by a jump. Producers go on ringing: the waiter may be a set that other threads watch in
+/// another set, and nobody arms it before the next wait there.
+#[cold]
+fn leave_sleep(place: u32) {
+    WAITERS[place as usize].was_left.store(true, Relaxed);
+    disarm(place, true);
+}
+
+/// Whether a handler has jumped out of a sleep here since the last question: the sleep may have taken the doorbell's event.
+pub fn was_left(place: u32) -> bool {
+    let was_left = &WAITERS[place as usize].was_left;
+    was_left.load(Relaxed) && was_left.swap(false, Relaxed)
+}
+
 /// A waiter for an epoll set.
 pub fn acquire() -> Option<u32> {
     let place = claim(|p| doorbell(p) >= 0).or_else(|| claim(|_| true)).or_else(reap)?;
     WAITERS[place as usize].user.store(0, Relaxed);
+    WAITERS[place as usize].was_left.store(false, Relaxed);
     if doorbell(place) < 0 && !create(place) {
         release(place);
         return None;
@@ -250,6 +274,7 @@ pub fn reset_in_child() {
         fdtable::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);
         p.sleepers.reset();
+        p.was_left.store(false, Relaxed);
     }
     fdtable::drop_own(ALWAYS.swap(-1, Relaxed));
     TAKEN.store(0, Relaxed);

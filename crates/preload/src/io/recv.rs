@@ -10,7 +10,7 @@ use crate::wait::block::Blocking;
 use crate::wait::pause::Want;
 use crate::{arena, errno, offer};
 use core::sync::atomic::Ordering::*;
-use libc::{EAGAIN, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
+use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, clock, tcp};
 
@@ -31,6 +31,10 @@ pub fn recv(index: u32, fd: i32, to: Destination, flags: i32, native: impl FnOnc
     });
     match passed {
         Some(n) => {
+            if flags & MSG_PEEK == 0 {
+                // A program that never waits in its reads may wait where the library does not see it.
+                c.put(flag::IMPATIENT, flags & MSG_DONTWAIT != 0);
+            }
             if n > 0 {
                 offer::count(index, c, fd);
             }
@@ -105,4 +109,37 @@ const PEEK_US: u64 = 500;
 /// What has been received, or the error if nothing has.
 fn some(got: usize, error: Errno) -> Result<usize> {
     if got > 0 { Ok(got) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_whose_reads_never_wait_is_seen_to_wait_only_by_poll() {
+        let index = arena::alloc().expect("a record");
+        let c = arena::conn(index);
+        c.reset(0, arena::bit());
+        let read = |flags| {
+            let (mut byte, mut calls) = (0_u8, 0);
+            let one = iov::one((&raw mut byte).cast(), 1);
+            // SAFETY: a byte of ours.
+            let to = unsafe { Destination::new(&one) };
+            let n = recv(index, -1, to, flags, || {
+                calls += 1;
+                -1
+            });
+            assert_eq!((n, calls), (-1, 1));
+            offer::is_waited_for(c)
+        };
+        assert!(read(0));
+        assert!(!read(MSG_DONTWAIT), "it may wait by a system call of its own, and a ring would not wake it");
+        assert!(!read(MSG_DONTWAIT | MSG_PEEK));
+        assert!(read(0));
+        assert!(read(MSG_DONTWAIT | MSG_PEEK), "a look whether the peer is still there");
+        assert!(!read(MSG_DONTWAIT));
+        c.raise(flag::WAITED);
+        assert!(offer::is_waited_for(c));
+        arena::let_go(index);
+    }
 }

@@ -23,7 +23,7 @@ pub fn adopt(index: u32, c: &Conn, fd: i32) -> bool {
     };
     fdtable::set(own as i32, Kind::Own);
     local.fd.store(own as u32, Relaxed);
-    if c.is_attached() {
+    if c.is_attached() && !arena::is_inherited(c) {
         side::set_number(&c.words().side[c.my_side()], own as u32);
     }
     local.refs.store(1, Relaxed);

@@ -80,8 +80,12 @@ pub fn duplicated(old: i32, new: i32) {
             }
         }
         Kind::Set(index) => {
-            wait::sets::get(index).refs.fetch_add(1, AcqRel);
-            fdtable::set(new, Kind::Set(index));
+            let refs = &wait::sets::get(index).refs;
+            refs.fetch_add(1, AcqRel);
+            if !fdtable::set(new, Kind::Set(index)) {
+                refs.fetch_sub(1, AcqRel);
+                errno::keep(|| wait::epoll::leave_to_kernel(index, Reason::Dup)); // waits by that number would get our tags
+            }
         }
         Kind::Ring(index) => {
             table::get(index).hold();
@@ -105,4 +109,24 @@ pub fn named_again(fd: i32) -> bool {
         fdtable::set(fd, Kind::Copied);
     }
     is_unconnected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A descriptor that no test has.
+    const FD: i32 = 4002;
+
+    #[test]
+    fn a_set_whose_new_number_cannot_be_followed_is_left_to_the_kernel() {
+        let index = wait::sets::create(-1).expect("a record");
+        let s = wait::sets::get(index);
+        assert!(fdtable::set(FD, Kind::Set(index)));
+        duplicated(FD, fdtable::MAX_FD as i32);
+        fdtable::set(FD, Kind::Other);
+        assert!(s.is_given_back.load(Acquire), "its waits would get data that is not the program's");
+        assert_eq!(s.refs.load(Acquire), 1, "the close of that number is not seen");
+        s.refs.store(0, Release);
+    }
 }

@@ -279,7 +279,8 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
     let Some(n) = other else { return };
     if arena::local(index).fd.load(Relaxed) == fd as u32 {
         arena::local(index).fd.store(n as u32, Relaxed);
-        if c.is_attached() {
+        // Of an inherited connection the peer knows the parent's number.
+        if c.is_attached() && !arena::is_inherited(c) {
             side::set_number(&c.words().side[c.my_side()], n as u32);
         }
     }
@@ -327,5 +328,30 @@ fn close_orphans() {
         if arena::local(index).orphan.load(SeqCst) != 0 && !blocked::is_any(index) {
             orphan_done(index);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link};
+
+    /// Descriptors that no test has.
+    const FD: i32 = 4003;
+
+    #[test]
+    fn a_forked_child_that_closes_a_number_leaves_its_parents_number_to_the_peer() {
+        let at = silent_link(0x7e68);
+        let c = attached(at, SLOT);
+        let (index, mine) = (index_of(c), &c.words().side[0]);
+        c.owner.store(record::NOBODY, Relaxed);
+        side::set_number(mine, 7);
+        arena::local(index).fd.store(FD as u32, Relaxed);
+        assert!(fdtable::set(FD + 1, Kind::Conn(index)));
+        lose_number(index, c, FD, Loss::StaysOpen);
+        fdtable::set(FD + 1, Kind::Other);
+        assert_eq!(arena::local(index).fd.load(Relaxed), FD as u32 + 1);
+        assert_eq!(side::number(mine), 7, "the peer cannot send in place of the parent");
+        link::remove(at);
     }
 }

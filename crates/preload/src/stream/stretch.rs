@@ -281,8 +281,12 @@ pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>)
     if c.has(flag::STACK) && !parked::is_parked(c) {
         return end.tx.has_unsent();
     }
+    if !end.tx.has_unsent() {
+        return false;
+    }
     // Bytes that the kernel does not take now stay in the ring, unless the reader has left it.
     let left = end.tx.leave_in_ring(c.tx_half()).map_err(|violation| broken(c, fd, violation));
+    peer::notify(c); // a reader that was leaving just then reads nothing, and may sleep, until this end has decided
     left.is_ok() && end.tx.has_unsent()
 }
 
@@ -296,17 +300,17 @@ pub fn serve_all() {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::link;
-    use crate::stream::unrung::tests::{AT, SLOT, attached, silent_link};
+    use crate::stream::unrung::tests::{AT, SLOT, attached, silent_link, with_unread_there};
     use sidestep_conn::Flip;
     use sidestep_sys::{clock, fd as fdsys};
     use std::io::Write as _;
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    fn connected() -> (TcpStream, TcpStream) {
+    pub fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let near = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
         near.set_nonblocking(true).expect("O_NONBLOCK");
@@ -330,7 +334,7 @@ mod tests {
     }
 
     /// Until the kernel takes nothing more: several tries, with time for what is on its way, find no space.
-    fn fill(stream: &mut TcpStream) {
+    pub fn fill(stream: &mut TcpStream) {
         for piece in [&[7_u8; 65536][..], &[7_u8; 10][..]] {
             let mut in_vain = 0;
             while in_vain < 5 {
@@ -349,6 +353,18 @@ mod tests {
         let left = c.with_tx(|end| end_for_good(c, end, near.as_raw_fd(), None));
         assert!(matches!(left, Ok(true)), "shutdown(2) would send an end before these bytes");
         assert!(!c.tx_half().is_left_unsent());
+        link::remove(at);
+    }
+
+    #[test]
+    fn a_reader_is_told_that_its_last_bytes_stay_in_the_ring() {
+        let at = silent_link(0x7e60);
+        let (c, (mut near, _far)) = (attached(at, SLOT), connected());
+        fill(&mut near);
+        with_unread_there(c, 100);
+        let left = c.with_tx(|end| end_for_good(c, end, near.as_raw_fd(), None));
+        assert!(matches!(left, Ok(false)) && c.tx_half().is_left_unsent());
+        assert_ne!(c.tx_half().news_at(), 0, "nobody would wake a reader that found the writer undecided");
         link::remove(at);
     }
 

@@ -123,6 +123,25 @@ pub mod tests {
         peer
     }
 
+    /// This end has begun a stretch with `n` bytes in it, and the peer has entered it. Returns the peer's end.
+    pub fn with_unread_there(c: &Conn, n: usize) -> Rx {
+        let (half, mut peer) = (c.tx_half(), Rx::native(AT));
+        half.set_ready();
+        let begun = c.with_tx(|end| {
+            assert!(end.tx.may_begin(half));
+            assert_eq!(end.begin(half), Ok(true));
+            assert_eq!(end.put_ring(half, n), Ok(()));
+        });
+        assert!(begun.is_ok());
+        assert_eq!(peer.next(half), Ok(Read::Ring(n)));
+        peer
+    }
+
+    /// The number of the connection's record.
+    pub fn index_of(c: &Conn) -> u32 {
+        (0..arena::CONNS as u32).find(|index| core::ptr::eq(arena::conn(*index), c)).expect("a record")
+    }
+
     #[test]
     fn what_a_call_has_shown_is_news_although_the_peer_has_not_rung_yet() {
         let at = silent_link(0x7e57);

@@ -4,6 +4,7 @@
 pub mod block;
 pub mod epoll;
 pub mod ignored;
+pub mod kernel_poll;
 pub mod pause;
 pub mod poll;
 pub mod readiness;
@@ -80,3 +81,46 @@ impl Patience {
 
 /// Longest sleep while the peer does not have the doorbell yet, in microseconds.
 pub const UNKNOWN_BELL_US: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fdtable::{self, Kind};
+    use crate::member::tests::{has_looked, make_look_due};
+    use crate::stream::stretch::tests::connected;
+    use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link};
+    use crate::{arena, link, record};
+    use core::sync::atomic::Ordering::*;
+    use sidestep_ring::side;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_forked_child_that_polls_leaves_its_parent_its_doorbells() {
+        let at = silent_link(0x7e66);
+        let (c, (near, _far)) = (attached(at, SLOT), connected());
+        let (index, fd, mine) = (index_of(c), near.as_raw_fd(), &c.words().side[0]);
+        (0..64).for_each(|place| side::add_doorbell(mine, place));
+        c.owner.store(record::NOBODY, Relaxed);
+        arena::local(index).fd.store(fd as u32, Relaxed);
+        assert!(fdtable::set(fd, Kind::Conn(index)));
+        let mut list = [libc::pollfd { fd, events: 0, revents: 0 }];
+        assert_eq!(poll::poll(&mut list, Some(5_000_000), core::ptr::null(), || 0), 0);
+        fdtable::set(fd, Kind::Other);
+        assert_eq!(side::doorbells(mine), u64::MAX, "nobody would ring the parent");
+        link::remove(at);
+    }
+
+    /// Its connections may be in blocked calls of other threads.
+    #[test]
+    fn a_program_that_waits_for_other_things_notices_another_broker() {
+        make_look_due();
+        let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }];
+        assert_eq!(poll::poll(&mut list, Some(0), core::ptr::null(), || 0), 0);
+        assert!(has_looked());
+        make_look_due();
+        let (index, mut out) = (sets::create(-1).expect("a record"), [libc::epoll_event { events: 0, u64: 0 }]);
+        epoll::wait(index, &mut out, Some(0), core::ptr::null(), || 0);
+        assert!(has_looked());
+        sets::get(index).refs.store(0, Release);
+    }
+}

@@ -1,7 +1,7 @@
 //! poll(2): the kernel is asked about everything except the bytes of attached connections.
 
 use super::signals::{Quiet, let_signals_in};
-use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
+use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, kernel_poll, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{
@@ -41,14 +41,14 @@ pub fn poll(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: 
 
 /// As [`poll`], as part of another call, which has begun already.
 pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
-    member::check();
+    member::keep_up(arch::ticks());
     match survey(fds) {
-        Holds::Nothing => poll_natively(fds, ns, mask, native),
+        Holds::Nothing => kernel_poll::poll(fds, ns, mask, native),
         Holds::Native => {
             let polled = with_list(fds.len(), |room| {
                 let gates = Gates::enter(fds, room);
                 // Only inside the gates is it certain that none has been attached meanwhile.
-                let n = (survey(fds) == Holds::Native).then(|| poll_natively(fds, ns, mask, native));
+                let n = (survey(fds) == Holds::Native).then(|| kernel_poll::poll(fds, ns, mask, native));
                 gates.leave();
                 n
             });
@@ -130,24 +130,6 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
     drain::tx(c, fd, Reason::Shared);
     if c.with_rx(|rx| rx.unread(c.rx_half())).unwrap_or(0) == 0 {
         leave::rx_to_kernel(c, Reason::Shared);
-    }
-}
-
-/// The list holds nothing attached. Epoll sets that it may hold must be refreshed now and then.
-fn poll_natively(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
-    if wait::epoll::native_cap().is_none() {
-        return native();
-    }
-    let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
-    loop {
-        let cap = wait::epoll::native_cap();
-        let left = if ns == Some(0) { NOW } else { deadline.left(cap) };
-        // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
-        let n = unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(&left), mask) };
-        if n != 0 || cap.is_none() || ns == Some(0) || deadline.has_passed() {
-            return n;
-        }
-        errno::keep(wait::epoll::poll_nested);
     }
 }
 
@@ -281,9 +263,7 @@ impl Poll<'_> {
     /// Sleeps on everything, in a wait that began at `began`. True: something besides a doorbell may have happened.
     fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
         let Some(p) = waiter::acquire_for_thread() else { return self.sleep_unheard(deadline, mask) };
-        self.each_attached(|c| {
-            side::add_doorbell(&c.words().side[c.my_side()], p);
-        });
+        self.each_own(|c| side::add_doorbell(&c.words().side[c.my_side()], p));
         waiter::arm(p);
         let result = if self.poll_rings() > 0 {
             Ok(true)
@@ -294,9 +274,7 @@ impl Poll<'_> {
             n.map(|n| self.heard(n, p))
         };
         waiter::disarm(p, false);
-        self.each_attached(|c| {
-            side::remove_doorbell(&c.words().side[c.my_side()], p);
-        });
+        self.each_own(|c| side::remove_doorbell(&c.words().side[c.my_side()], p));
         waiter::poll_news(p, stretch::serve);
         waiter::release(p);
         result
@@ -322,6 +300,15 @@ impl Poll<'_> {
 
     fn each_attached(&self, each: impl FnMut(&Conn)) {
         self.fds.iter().filter_map(|p| attached(p.fd)).for_each(each);
+    }
+
+    /// The doorbells of an inherited connection are the parent's, whose waiters have the same numbers.
+    fn each_own(&self, mut each: impl FnMut(&Conn)) {
+        self.each_attached(|c| {
+            if !arena::is_inherited(c) {
+                each(c);
+            }
+        });
     }
 
     /// Longest sleep if nothing happens. None: no limit.

@@ -1,12 +1,13 @@
 //! Giving registrations back to the kernel: when a connection returns or ends, and when the library stops managing a set.
 
 use super::family::is_used_here;
-use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
+use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl, own_waiter};
+use crate::drain::{self, Batch};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::wait::readiness::HUP;
 use crate::wait::sets::{self, Reg, Regs, Set, reg};
-use crate::{arena, drain, waiter};
+use crate::{arena, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
@@ -138,8 +139,9 @@ pub fn abandon(fd: i32) {
 /// Gives everything in the set back to the kernel: a forked child shares the set with its parent.
 #[cold]
 pub(super) fn disinherit(s: &Set) {
+    let batch = Batch::begin();
     for_each_managed(s, |fd, c| {
-        drain::to_kernel(c, fd, Reason::Shared);
+        batch.to_kernel(c, fd, Reason::Shared);
         restore(fd);
     });
     s.set_no_waiter();
@@ -148,8 +150,9 @@ pub(super) fn disinherit(s: &Set) {
 /// Gives everything in the set back to the kernel for good.
 #[cold]
 pub(super) fn drain_set_to_kernel(s: &Set, reason: Reason) {
+    let batch = Batch::begin();
     for_each_managed(s, |fd, c| {
-        drain::to_kernel(c, fd, reason);
+        batch.to_kernel(c, fd, reason);
         drop_doorbell(s, c);
         s.with(|inner| {
             hand_back(s, &mut inner.regs, fd);
@@ -224,9 +227,71 @@ pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)
     });
 }
 
-/// Not in a forked child: the doorbell of a set that it has inherited is its parent's.
+/// Not in a forked child: the doorbell of a set that it has inherited is its parent's. A slot that was given back may be another
+/// connection's.
 pub(super) fn drop_doorbell(s: &Set, c: &Conn) {
-    if let Some(p) = s.waiter().filter(|_| s.has_own_waiter()) {
+    if let Some(p) = own_waiter(s).filter(|_| c.phase.phase().has_slot()) {
         side::remove_doorbell(&c.words().side[c.my_side()], p);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link, with_unread};
+    use crate::wait::readiness::IN;
+    use sidestep_conn::Event;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::time::{Duration, Instant};
+
+    /// The library cannot send in place of this peer, which does nothing.
+    #[test]
+    fn one_wait_is_for_all_connections_in_a_set_of_a_stopped_peer() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let address = listener.local_addr().expect("its address");
+        let (at, index) = (silent_link(0x7e64), sets::create(-1).expect("a record"));
+        let s = sets::get(index);
+        let sockets = [0, 1, 2].map(|slot| {
+            let mine = TcpStream::connect(address).expect("a connection");
+            let (fd, c) = (mine.as_raw_fd(), attached(at, slot));
+            with_unread(c, 100);
+            s.with(|inner| {
+                if let Some(r) = inner.register(fd, (IN, 7), reg::PRESENT | reg::MANAGED) {
+                    r.conn = index_of(c);
+                }
+            });
+            arena::local(index_of(c)).fd.store(fd as u32, Relaxed);
+            assert!(fdtable::set(fd, Kind::Conn(index_of(c))));
+            (mine, listener.accept().expect("its other end").0)
+        });
+        let began = Instant::now();
+        drain_set_to_kernel(s, Reason::Exec);
+        let took = began.elapsed();
+        for (mine, _) in &sockets {
+            fdtable::set(mine.as_raw_fd(), Kind::Other);
+            assert!(!s.has(mine.as_raw_fd(), Reg::is_managed));
+        }
+        assert!((Duration::from_secs(2)..Duration::from_secs(4)).contains(&took), "{took:?}");
+        s.refs.store(0, Release);
+        link::remove(at);
+    }
+
+    #[test]
+    fn the_slot_of_a_renewed_connection_is_not_touched() {
+        let at = silent_link(0x7e62);
+        let (c, index) = (attached(at, SLOT), sets::create(-1).expect("a record"));
+        let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
+        s.set_waiter(place);
+        side::add_doorbell(&c.words().side[0], place);
+        for event in [Event::Demote, Event::Renew] {
+            assert!(c.phase.go(event).is_some());
+        }
+        drop_doorbell(s, c);
+        assert_eq!(side::doorbells(&c.words().side[0]), 1 << place, "it may be another connection's by now");
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
     }
 }

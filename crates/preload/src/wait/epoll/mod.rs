@@ -74,10 +74,15 @@ pub fn has_doorbell(index: u32) -> bool {
     sets::get(index).had_waiter.load(Relaxed)
 }
 
+/// The waiter of the set. None also for the waiter of a parent: in this process the number is another waiter's.
+fn own_waiter(s: &Set) -> Option<u32> {
+    s.waiter().filter(|_| s.has_own_waiter())
+}
+
 /// A registration was listed outside of a wait: wakes a thread that sleeps in the set. `is_first`: the doorbell rings even if
 /// nobody sleeps, so that the kernel's list keeps the order of the news.
 fn kick(s: &Set, is_first: bool) {
-    if let Some(p) = s.waiter().filter(|p| is_first || waiter::has_sleepers(*p)) {
+    if let Some(p) = own_waiter(s).filter(|p| is_first || waiter::has_sleepers(*p)) {
         waiter::ring(p);
     }
     // Threads that wait in an outer set, or in poll, sleep elsewhere.

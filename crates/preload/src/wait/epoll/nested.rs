@@ -3,7 +3,7 @@
 use super::giveback::{drop_set_aside, for_each_managed, hand_back};
 use super::mask::watch_less;
 use super::news::{self, queue_writers};
-use super::report;
+use super::{own_waiter, report};
 use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Set};
 use crate::{arena, link, stream::due, waiter};
@@ -46,7 +46,7 @@ pub(super) fn refresh_nested() {
 
 /// Whether some peer lacks the doorbell of a nested set: its writes ring nobody.
 pub(super) fn is_unheard() -> bool {
-    let unheard = |s: &Set| s.waiter().is_some_and(|p| !link::all().all(|l| l.knows(p)));
+    let unheard = |s: &Set| own_waiter(s).is_some_and(|p| !link::all().all(|l| l.knows(p)));
     NESTED.load(Relaxed) != 0 && sets::all().any(|(_, s)| s.nested.load(Relaxed) && unheard(s))
 }
 
@@ -70,16 +70,16 @@ pub fn poll_nested() {
 /// the program has changed its interest.
 pub(super) fn arm_nested(s: &Set) {
     s.shown.store(false, Relaxed);
-    if let Some(p) = s.waiter() {
+    if let Some(p) = own_waiter(s) {
         show(s, p);
     }
 }
 
 fn refresh(s: &Set) {
-    let Some(p) = s.waiter() else { return };
+    let Some(p) = own_waiter(s) else { return };
     let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
-    if link::all().any(|l| unrung(l.my_doorbell(p))) {
-        s.shown.store(false, Relaxed); // the news came from a peer that lacks the doorbell
+    if waiter::was_left(p) || link::all().any(|l| unrung(l.my_doorbell(p))) {
+        s.shown.store(false, Relaxed); // nobody has heard a ring, or the peer that has news lacks the doorbell
     } else if !is_armed(p) {
         s.shown.store(true, Relaxed); // the producer that disarmed the doorbell has rung it
     }
@@ -137,4 +137,67 @@ fn any_ready(s: &Set, inner: &mut Inner) -> bool {
         inner.ready.list.remove(&mut inner.regs, number);
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link, with_unread};
+    use crate::wait::readiness::IN;
+    use crate::wait::sets::reg;
+    use crate::{debts, generation};
+    use sidestep_sys::fd as fdsys;
+    use std::hint::black_box;
+
+    /// A descriptor that no test has.
+    const FD: i32 = 4001;
+
+    /// A sleep in the set hears the ring, but a handler jumps out. The sleep is over when this has returned.
+    #[inline(never)]
+    fn is_jumped_out_of(place: u32, ring: impl FnOnce()) {
+        let below = black_box([0_u8; 4096]);
+        waiter::arm(place);
+        ring();
+        fdsys::hush(waiter::doorbell(place));
+        black_box(&below);
+    }
+
+    #[test]
+    fn news_that_a_wait_left_by_a_jump_has_heard_makes_the_set_readable() {
+        let at = silent_link(0x7e63);
+        let (c, index) = (attached(at, SLOT), sets::create(-1).expect("a record"));
+        let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
+        arena::local(index_of(c)).fd.store(FD as u32, Relaxed);
+        link::get(at).set_conn(SLOT as u32, Some(index_of(c)));
+        s.set_waiter(place);
+        s.nested.store(true, Relaxed);
+        s.with(|inner| {
+            let r = inner.register(FD, (IN, 7), reg::PRESENT | reg::MANAGED).expect("a registration");
+            r.conn = index_of(c);
+        });
+        with_unread(c, 100);
+        is_jumped_out_of(place, || waiter::ring_all(link::get(at).mark_own(SLOT, 1 << place)));
+        assert_eq!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0);
+        debts::settle();
+        refresh(s);
+        assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "threads sleep in an outer set");
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
+    }
+
+    #[test]
+    fn a_set_of_the_parents_takes_no_news_of_a_waiter_of_the_childs() {
+        let at = silent_link(0x7e67);
+        let (s, place) = (sets::get(sets::create(-1).expect("a record")), waiter::acquire().expect("a waiter"));
+        s.set_waiter(place);
+        s.nested.store(true, Relaxed);
+        s.generation.store(generation::get() + 1, Relaxed);
+        let _ = link::get(at).mark_own(SLOT, 1 << place);
+        refresh(s);
+        assert!(waiter::has_news(place), "a set of the child's with a waiter of this number would never hear");
+        s.refs.store(0, Release);
+        waiter::release(place);
+        link::remove(at);
+    }
 }

@@ -149,7 +149,8 @@ pub(super) fn hear_kernel(s: &Set, entries: &[epoll_event]) -> usize {
     natives
 }
 
-/// Lists every writer that waits for space, in whatever sets it is, if there may be one.
+/// Lists every writer that waits for space, in whatever sets it is, if there may be one. Unsent bytes are sent here: no look sends
+/// those of a connection whose one-shot registration has fired, or that the program has removed from its sets.
 pub(super) fn queue_writers() {
     if !due::claim() {
         return;
@@ -158,6 +159,9 @@ pub(super) fn queue_writers() {
         if let Kind::Conn(index) = kind
             && arena::conn(index).has(flag::TX_BLOCKED)
         {
+            if arena::conn(index).is_attached() {
+                stretch::attend(arena::conn(index), fd);
+            }
             for (_, s) in sets::all().filter(|(_, s)| s.has(fd, Reg::is_awaited)) {
                 s.with(|inner| {
                     inner.hear(fd, arch::ticks());
@@ -167,4 +171,41 @@ pub(super) fn queue_writers() {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::stretch::tests::{connected, fill};
+    use crate::stream::unrung::tests::{AT, SLOT, attached, index_of, silent_link, with_unread_there};
+    use sidestep_conn::Course;
+    use std::io::Read as _;
+    use std::os::fd::AsRawFd;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn unsent_bytes_of_a_connection_that_no_set_looks_at_leave_once_the_kernel_takes_them() {
+        let at = silent_link(0x7e5f);
+        let (c, (mut near, mut far)) = (attached(at, SLOT), connected());
+        let (index, fd) = (index_of(c), near.as_raw_fd());
+        fill(&mut near);
+        let mut peer = with_unread_there(c, 100);
+        assert_eq!(peer.leave_ring(c.tx_half()), Ok(()));
+        stretch::attend(c, fd);
+        assert!(c.course.is(Course::Unsent) && c.has(flag::TX_BLOCKED), "the kernel has no room");
+        arena::local(index).fd.store(fd as u32, Relaxed);
+        assert!(fdtable::set(fd, Kind::Conn(index)));
+        far.set_nonblocking(true).expect("O_NONBLOCK");
+        let (mut piece, began) = ([0; 65536], Instant::now());
+        while c.course.is(Course::Unsent) && began.elapsed() < Duration::from_secs(10) {
+            while far.read(&mut piece).is_ok_and(|n| n > 0) {}
+            due::expect_space();
+            queue_writers();
+        }
+        fdtable::set(fd, Kind::Other);
+        assert!(c.course.is(Course::Kernel), "nobody else sends them");
+        assert_eq!(c.with_tx(|end| end.tx.kernel()).ok(), Some(AT + 100));
+        link::remove(at);
+    }
 }

@@ -6,11 +6,12 @@ use super::giveback::{drop_doorbell, for_each_managed};
 use super::tag::{self, Source};
 use super::takeover::{has_unmanaged, manage, manage_one_shot};
 use super::{ONESHOT, family, news, report, shared};
+use crate::drain::{self, Batch};
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::Deadline;
 use crate::wait::sets::{self, Reg, Set};
-use crate::{arena, critical, drain, errno, suspend, thread};
+use crate::{arena, critical, errno, suspend, thread};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -59,8 +60,9 @@ pub fn saw_wait(index: u32) {
     }
 }
 
-/// Longest wait for another thread that runs [`trust`]. It takes microseconds, but on a busy machine its turn may come late.
-const CHANGE_US: u64 = 1_000_000;
+/// Longest wait for another thread that runs [`trust`]. It takes microseconds, but on a busy machine its turn may come late, and a
+/// peer of an inherited connection may keep a [`Batch`] waiting.
+const CHANGE_US: u64 = 3_000_000;
 const CHANGE_LOOK_US: u64 = 20;
 
 /// If several threads begin to wait together, one takes the registrations over. The others wait until that is done: otherwise
@@ -99,9 +101,10 @@ fn trust(s: &Set) {
         return;
     }
     // A connection that a parent has attached may be registered in a way that only the parent knows, so it goes to the kernel.
+    let batch = Batch::begin();
     for_each_in(s, |fd, conn| {
         if arena::is_inherited(arena::conn(conn)) {
-            drain::to_kernel(arena::conn(conn), fd, Reason::Shared);
+            batch.to_kernel(arena::conn(conn), fd, Reason::Shared);
         }
     });
     let mut ready = [const { MaybeUninit::uninit() }; FEW];
@@ -240,12 +243,16 @@ pub fn closed(index: u32, fd: i32) {
             }
         });
     }
-    if s.refs.load(Acquire) == 1 {
-        for_each_managed(s, |_, c| drop_doorbell(s, c));
-        s.destroy();
-        shared::close(s);
+    // Two threads may close the last two numbers at once.
+    if s.refs.fetch_update(AcqRel, Acquire, |refs| (refs > 1).then(|| refs - 1)).is_ok() {
+        return;
     }
-    if s.refs.fetch_sub(1, AcqRel) == 1 && !s.is_waited_for.load(Relaxed) {
+    for_each_managed(s, |_, c| drop_doorbell(s, c));
+    s.destroy();
+    shared::close(s);
+    let was_waited_for = s.is_waited_for.load(Relaxed);
+    // From now on another set may take the record.
+    if s.refs.fetch_sub(1, AcqRel) == 1 && !was_waited_for {
         fdtable::for_each(|fd, kind| {
             if matches!(kind, Kind::Conn(_)) {
                 reconsider(fd);
@@ -257,6 +264,8 @@ pub fn closed(index: u32, fd: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::waiter;
+    use core::sync::atomic::AtomicU32;
 
     /// The number of a thread that has ended.
     fn gone() -> u32 {
@@ -279,6 +288,30 @@ mod tests {
         saw_wait(index);
         assert!(is_seen(s) && s.changer.load(Relaxed) == 0);
         s.refs.store(0, Release);
+    }
+
+    #[test]
+    fn two_threads_that_close_a_set_at_once_leave_no_waiter() {
+        for _ in 0..200 {
+            let index = sets::create(-1).expect("a record");
+            let (s, together) = (sets::get(index), AtomicU32::new(0));
+            let life = s.life.load(Acquire);
+            s.refs.store(2, Release);
+            s.set_waiter(waiter::acquire().expect("a waiter"));
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        together.fetch_add(1, AcqRel);
+                        while together.load(Acquire) < 2 {
+                            core::hint::spin_loop();
+                        }
+                        closed(index, -2);
+                    });
+                }
+            });
+            let left = s.waiter();
+            assert!(left.is_none() || s.life.load(Acquire) != life, "it is never given back");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::giveback::{note_native, put};
 use super::mask::watched;
-use super::{ET, EXCLUSIVE, ONESHOT, family, kernel_ctl, kick, tag};
+use super::{ET, EXCLUSIVE, ONESHOT, family, kernel_ctl, kick, own_waiter, tag};
 use crate::record::Conn;
 use crate::wait::readiness::{self, IN};
 use crate::wait::sets::{self, Inner, Reg, Set, reg};
@@ -21,11 +21,14 @@ pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) -> core::resul
     let mut result = Ok(());
     for (_, s) in sets::all() {
         let managed = s.with(|inner| manage_in(s, inner, index, fd, armed)).unwrap_or(Ok(false));
+        // A one-shot registration that has fired stays managed if the stack ends, and the connection has another slot afterwards.
+        if s.has(fd, Reg::is_managed)
+            && let Some(p) = own_waiter(s)
+        {
+            side::add_doorbell(&c.words().side[c.my_side()], p);
+        }
         match managed {
             Ok(true) => {
-                if let Some(p) = s.waiter() {
-                    side::add_doorbell(&c.words().side[c.my_side()], p);
-                }
                 // From the arming of the doorbell on all news ring. Earlier news are looked for now. Another thread may have
                 // reported them: then the edge is consumed. The order of bytes that came by kernel is that of the kernel's
                 // list.
@@ -200,3 +203,28 @@ fn recount_natives(s: &Set, inner: &mut Inner) {
 
 /// Sets with descriptors up to this number are not large.
 const COUNTED: i32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::unrung::tests::{SLOT, attached, silent_link};
+
+    /// A descriptor that no test has.
+    const FD: i32 = 4000;
+
+    #[test]
+    fn a_fired_registration_is_rung_by_the_slot_that_the_connection_has_got_anew() {
+        let at = silent_link(0x7e61);
+        let (c, index) = (attached(at, SLOT), sets::create(-1).expect("a record"));
+        let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
+        s.set_waiter(place);
+        let fired = reg::PRESENT | reg::MANAGED | reg::DISARMED;
+        s.with(|inner| inner.register(FD, (IN | ONESHOT, 7), fired).is_some());
+        assert_eq!(manage(0, c, FD, false), Ok(()));
+        assert_eq!(side::doorbells(&c.words().side[0]), 1 << place, "the program arms it, and hears of nothing");
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
+    }
+}

@@ -66,7 +66,7 @@ pub fn wait(
     let s = sets::get(index);
     let life = s.life.load(Acquire);
     debts::settle();
-    member::check();
+    member::keep_up(arch::ticks());
     shared::uses(index);
     refresh_nested();
     // SYNC given back: while another thread still gives registrations back, the kernel's events may have our tags.
@@ -88,16 +88,17 @@ pub fn wait(
 
 impl Call<'_> {
     fn wait(&mut self, index: u32, room: &mut Room) -> Result<usize> {
+        let mut quiet = None;
         loop {
             self.is_open(index)?;
             shared::obey(self.s);
             let Some(p) = self.s.waiter() else {
-                match self.wait_natively(index, room)? {
+                match self.wait_natively(index, room, &mut quiet)? {
                     Some(n) => return Ok(n),
                     None => continue, // the set got a doorbell while this thread slept
                 }
             };
-            let n = self.wait_both(index, p, room);
+            let n = self.wait_both(index, p, room, &mut quiet);
             // Several threads may wait in one set: the news may have been for another thread, and there may be more.
             waiter::pass_on(p, || has_listed(self.s));
             wake_natives(self.s, p);
@@ -118,8 +119,13 @@ impl Call<'_> {
     }
 
     /// Waits in a set that has no doorbell. None: it has one now.
-    fn wait_natively(&mut self, index: u32, room: &mut Room) -> Result<Option<usize>> {
+    fn wait_natively(&mut self, index: u32, room: &mut Room, quiet: &mut Option<Quiet>) -> Result<Option<usize>> {
         let (most, cap) = (room.len(), native_cap());
+        if cap.is_some() && self.ns != Some(0) {
+            // No handler runs between two sleeps: it would interrupt none of them, and the program expects EINTR.
+            quiet.get_or_insert_with(|| Quiet::begin(self.mask)).hold_back(false)?;
+        }
+        let mask = quiet.as_ref().map_or(self.mask, |quiet| quiet.mask(self.mask));
         let left = if self.ns == Some(0) { NOW } else { self.deadline.left(cap) };
         let has_passed = is_now(&left);
         self.s.natives.fetch_add(1, SeqCst);
@@ -128,7 +134,7 @@ impl Call<'_> {
         fence_after_rmw();
         // If the set has a doorbell by now, this thread must not sleep without listening to it.
         let found = match self.s.waiter() {
-            None => entries::ask(self.s, room, &left, self.mask).map(Some),
+            None => entries::ask(self.s, room, &left, mask).map(Some),
             Some(_) => Ok(None),
         };
         debts::paid(Debt::new(&NATIVE, index));
@@ -179,9 +185,9 @@ impl Call<'_> {
         merged
     }
 
-    fn wait_both(&mut self, index: u32, p: u32, room: &mut Room) -> Result<usize> {
-        let s = self.s;
-        let (mut quiet, mut spun) = (Quiet::begin(self.mask), false);
+    fn wait_both(&mut self, index: u32, p: u32, room: &mut Room, quiet: &mut Option<Quiet>) -> Result<usize> {
+        let (s, mask) = (self.s, self.mask);
+        let (quiet, mut spun) = (quiet.get_or_insert_with(|| Quiet::begin(mask)), false);
         loop {
             self.is_open(index)?;
             shared::obey(s);
@@ -203,7 +209,7 @@ impl Call<'_> {
                 continue; // if this news turns out to be nothing, the next round sleeps
             }
             quiet.hold_back(false)?;
-            let n = self.sleep(index, p, room, quiet.mask(self.mask), began)?;
+            let n = self.sleep(index, p, room, quiet.mask(mask), began)?;
             if n > 0 || self.deadline.has_passed() {
                 self.listen(p);
                 return Ok(n);
