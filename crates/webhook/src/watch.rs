@@ -218,7 +218,8 @@ mod tests {
                 }
             });
             let second = async { while heard.recv().await.is_some_and(|name| name != "n2") {} };
-            let listed = tokio::time::timeout(PATIENCE, select(pin!(following), pin!(second))).await;
+            let (following, second) = (pin!(following), pin!(second));
+            let listed = tokio::time::timeout(PATIENCE, select(following, second)).await;
             assert!(listed.is_ok(), "no second list");
         });
     }
