@@ -28,7 +28,8 @@ pub const PAIRING: &str = "SIDESTEP_PAIRING";
 pub const QUICK_OPS: u32 = 8;
 /// After so many operations, however far apart, a connection is offered passively: the other end may gain by a ring.
 pub const PASSIVE_OPS: u32 = 64;
-/// Operations that are no further apart than this, in microseconds, are in quick succession. So are all those of a busy thread.
+/// Operations that are no further apart than this, in microseconds, are in quick succession, be they of one connection or of one
+/// thread. So are all those of a busy thread.
 /// Where messages are rarer, both ends sleep before each message, and its cost is the wake-up, by either carrier.
 pub const QUICK_US: u64 = 250;
 /// Default of [`RING_SIZE`], in bytes.

@@ -9,7 +9,7 @@ struct ss_thread {
 	unsigned in_vfork; /* this thread's memory is lent to a vfork child */
 	unsigned prepared; /* for the child that this thread is forking: `Prepared` of thread/mod.rs */
 	int error;         /* stands in for the errno of a libc that does not tell where it is */
-	unsigned long parts[36]; /* laid out in thread/parts.rs */
+	unsigned long parts[37]; /* laid out in thread/parts.rs */
 };
 __thread struct ss_thread ss_self; /* found by thread_storage! */
 

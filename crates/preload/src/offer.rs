@@ -74,11 +74,14 @@ fn press(index: u32, c: &Conn) {
 
 /// Counts the operation among those in quick succession, and returns their number.
 fn quick_ops(c: &Conn, ops: u32) -> u32 {
-    let now = (arch::ticks() >> COARSE_BITS) as u32;
-    let gap = now.wrapping_sub(c.last_op.load(Relaxed));
+    let ticks = arch::ticks();
+    let now = (ticks >> COARSE_BITS) as u32;
+    let gap = u64::from(now.wrapping_sub(c.last_op.load(Relaxed)));
     c.last_op.store(now, Relaxed);
+    // A thread that has just acted on another connection was awake, however rare the messages of this one are.
+    let gap = gap.min(rest::since_last_op(ticks) >> COARSE_BITS);
     let quick = clock::ticks_of_us(env::QUICK_US) >> COARSE_BITS;
-    let count = worth::quick_ops(c.quick_ops.load(Relaxed), ops, u64::from(gap), quick, rest::is_busy());
+    let count = worth::quick_ops(c.quick_ops.load(Relaxed), ops, gap, quick, rest::is_busy());
     c.quick_ops.store(count, Relaxed);
     count
 }

@@ -1,4 +1,4 @@
-//! How much of its time this thread sleeps, judged by its waits in epoll sets.
+//! How much of its time this thread sleeps, judged by its waits in epoll sets, and how close together its operations are.
 
 use crate::thread;
 use core::sync::atomic::Ordering::Relaxed;
@@ -25,4 +25,10 @@ pub fn during<T>(wait: impl FnOnce() -> T) -> T {
 /// Whether the thread is awake for most of the time.
 pub fn is_busy() -> bool {
     Rest::from_bits(thread::parts().rests.known.load(Relaxed)).is_busy()
+}
+
+/// Ticks from the thread's last operation on a connection of the kernel to this one, at `now`. The first one comes after all time.
+pub fn since_last_op(now: u64) -> u64 {
+    let last = thread::parts().rests.last_op.swap(now, Relaxed);
+    if last == 0 { u64::MAX } else { now.saturating_sub(last) }
 }

@@ -65,4 +65,6 @@ pub struct Rests {
     /// Time (ticks) when its last sleep ended.
     pub woke: AtomicU64,
     pub known: AtomicU64,
+    /// Time (ticks) of its last operation on a connection that the kernel carries. 0: none.
+    pub last_op: AtomicU64,
 }

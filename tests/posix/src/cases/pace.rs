@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     case("pace.quick_messages_go_by_ring", quick_messages).by_pace(),
     case("pace.rare_messages_stay_on_the_kernel", rare_messages).by_pace().never("the ends sleep").reason("rare"),
     case("pace.rare_messages_of_a_busy_thread_go_by_ring", busy_thread).by_pace(),
+    case("pace.rare_messages_of_many_connections_go_by_ring", many_connections).by_pace(),
     case("pace.busy_end_has_its_way", busy_end).by_pace(),
     case("pace.rare_messages_before_quick_ones", rare_then_quick).by_pace(),
 ];
@@ -34,6 +35,16 @@ fn quick_messages() {
 fn rare_messages() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     rounds(&mut client, &mut server, 100, || sleep_ms(1));
+}
+
+/// Each connection is used once in two milliseconds, and all are used one right after the other.
+fn many_connections() {
+    let mut pairs: Vec<_> = (0..16).map(|_| link::cold_pair_ends(V4, 0)).collect();
+    for _ in 0..100 {
+        pairs.iter_mut().for_each(|(client, _)| client.send(100));
+        pairs.iter_mut().for_each(|(_, server)| server.recv(100));
+        sleep_ms(2);
+    }
 }
 
 fn rare_then_quick() {
