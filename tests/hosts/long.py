@@ -5,7 +5,7 @@ from hosts.registry import case
 
 TIMES = ("--times", "100")
 LONG = ("--connections", "4", "--rounds", "0", *TIMES)
-SOME, MANY = ("--bulk", "400"), ("--bulk", "1600")
+SOME, MANY = ("--bulk", "400"), ("--bulk", "3200")
 
 
 @case
