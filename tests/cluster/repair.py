@@ -16,7 +16,7 @@ def repair(cluster, checks):
     early = shop.idle(NAME, 1)
     cluster.api.create(early)
     cluster.wait_rollout(early)
-    [first] = cluster.pods(shop.NAMESPACE, f"app={NAME}")
+    first = only_pod(cluster, NAME)
     others = identities(cluster)
     cluster.helm_upgrade("cni.enabled=true", "cni.repair=label", f"agent.extraArgs={{--repair-after={AFTER_SECONDS}}}")
     wait.until(lambda: is_labelled(cluster.api.get(first)), "the pod to be labelled", DONE_SECONDS)
@@ -26,7 +26,7 @@ def repair(cluster, checks):
     cluster.helm_upgrade("cni.repair=delete")
     wait.until(lambda: cluster.api.get(first) is None, "the pod to be evicted", DONE_SECONDS)
     cluster.wait_rollout(early)
-    [second] = cluster.pods(shop.NAMESPACE, f"app={NAME}")
+    second = only_pod(cluster, NAME)
     cluster.helm_upgrade("cni.repair=label")
     # Whatever is left out now would be labelled before this one.
     late = without_plugin(cluster)
@@ -43,9 +43,15 @@ def without_plugin(cluster):
     cluster.api.create(late)
     cluster.wait_rollout(late)
     cluster.helm_upgrade("cni.enabled=true")
-    [pod] = cluster.pods(shop.NAMESPACE, "app=late")
+    pod = only_pod(cluster, "late")
     wait.until(lambda: is_labelled(cluster.api.get(pod)), "another pod to be labelled", DONE_SECONDS)
     return late
+
+
+def only_pod(cluster, app):
+    """In a list, objects have no kind."""
+    [pod] = cluster.pods(shop.NAMESPACE, f"app={app}")
+    return {"kind": "Pod", **pod}
 
 
 def identities(cluster):

@@ -1,6 +1,5 @@
 """Other programs than the first ones, and many pods."""
 
-import json
 import time
 
 from cluster import shop
@@ -20,31 +19,15 @@ def musl(cluster, checks):
     ask_redis(cluster, checks, "musl")
 
 
-def own_users(cluster, checks):
-    """The same in a pod with users of its own (`hostUsers: false`)."""
-    ask_redis(cluster, checks, "own_users", {"hostUsers": False}, lambda pod: check_users(cluster, checks, pod))
-
-
-def check_users(cluster, checks, pod):
-    """By the runtime, also of a container that has ended."""
-    node = next(node for node in cluster.nodes if node.name == cluster.api.get(pod)["spec"]["nodeName"])
-    identity = node.container(shop.NAMESPACE, "musl", pod["metadata"]["name"], is_running=False)
-    linux = json.loads(node.crictl("inspect", identity))["info"]["runtimeSpec"]["linux"]
-    checks.check(linux.get("uidMappings"), f"own_users: the container has the node's users: {linux.get('namespaces')}")
-
-
-def ask_redis(cluster, checks, what, more=None, while_there=lambda pod: None):
-    """`more`: of the pod's specification."""
+def ask_redis(cluster, checks, what):
     before = [cluster.metrics(node, RINGS) for node in cluster.nodes]
     pod = shop.cache()
-    pod["spec"] |= more or {}
     cluster.api.create(pod)
     phase = lambda: cluster.api.get(pod)["status"]["phase"]  # noqa: E731 - it is short
     wait.until(lambda: phase() in ("Succeeded", "Failed"), "the pod of musl to end", END_SECONDS)
     checks.check(phase() == "Succeeded", f"{what}: the pod of musl: {phase()}: {cluster.log(pod, 'musl')}")
     checks.check(f"asked {shop.QUESTIONS} times" in cluster.log(pod, "musl"), f"{what}: {cluster.log(pod, 'musl')}")
     wait_share(cluster, checks, EXCHANGE * shop.QUESTIONS, before, SENT, f"{what}: bytes of musl sent")
-    while_there(pod)
     cluster.api.delete(pod)
     wait.until(lambda: cluster.api.get(pod) is None, "the pod of musl to be gone", END_SECONDS)
 
@@ -77,4 +60,4 @@ def many(cluster, checks):
     checks.figures["seconds for a request of the runtime to the plugin"] = total / count
 
 
-CASES = (musl, own_users, default_users, many)
+CASES = (musl, default_users, many)
