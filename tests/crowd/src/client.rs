@@ -2,12 +2,12 @@
 
 use std::thread;
 
-use libc::SOCK_CLOEXEC;
+use libc::{MSG_WAITALL, SOCK_CLOEXEC};
 use sidestep_posix::sys::io;
 use sidestep_posix::sys::net::{self, Addr, Family};
 
 use crate::plan::{Crew, Run};
-use crate::server::work;
+use crate::server::{GREETING, work};
 use crate::shared::Shared;
 use crate::side::{self, Side};
 
@@ -33,5 +33,9 @@ fn connect(run: &Run, connection: u32, port: u16) -> Side {
     side::set_buffers(fd, &plan);
     net::connect(fd, &Addr::server(Family::V4, port)).expect("connect");
     assert_eq!(io::write(fd, &connection.to_le_bytes()), Ok(4), "saying which connection it is");
+    if plan.is_greeted {
+        let mut greeting = [0; GREETING.len()];
+        assert_eq!((io::recv(fd, &mut greeting, MSG_WAITALL), &greeting[..]), (Ok(GREETING.len()), GREETING));
+    }
     Side::new(fd, plan)
 }

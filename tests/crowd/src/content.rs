@@ -78,7 +78,10 @@ impl Checked {
             if within == 0 {
                 self.thread = now[0].into();
                 if self.thread >= threads {
-                    return Err(format!("at byte {}, where a record must begin, is the middle of one: it was torn", self.at));
+                    return Err(format!(
+                        "at byte {}, where a record must begin, is the middle of one: it was torn",
+                        self.at
+                    ));
                 }
             } else {
                 let at = &mut self.of_thread[self.thread as usize];
@@ -99,7 +102,8 @@ mod tests {
     #[test]
     fn records_pass_in_any_order_of_threads_and_at_any_cut() {
         let stream = Stream::new(Content::Records { threads: 2, size: 10 }, 7, 3, true);
-        let all: Vec<u8> = [(0, 0), (1, 0), (1, 1), (0, 1)].iter().flat_map(|(t, i)| stream.record(*t, *i, 10)).collect();
+        let all: Vec<u8> =
+            [(0, 0), (1, 0), (1, 1), (0, 1)].iter().flat_map(|(t, i)| stream.record(*t, *i, 10)).collect();
         for cut in 1..all.len() {
             let mut checked = Checked::new(stream);
             assert_eq!(all.chunks(cut).try_for_each(|piece| checked.arrived(piece)), Ok(()));

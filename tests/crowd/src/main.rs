@@ -18,6 +18,7 @@ mod shared;
 mod side;
 mod threads;
 mod wait;
+mod ways;
 
 use options::{Options, Role};
 

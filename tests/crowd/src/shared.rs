@@ -8,19 +8,15 @@ use sidestep_posix::sys::epoll::{ET, Epoll, IN, ONESHOT, OUT, RDHUP};
 use sidestep_posix::sys::{Fd, fds, io};
 
 use crate::note;
+use crate::plan::Trigger;
 use crate::side::Side;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trigger {
-    Level,
-    Edge,
-    OneShot,
-    EdgeOneShot,
-}
 
 /// Data of the listener's events, and of those that end the threads. Others are indices of connections.
 const LISTENER: u64 = u64::MAX;
 const END: u64 = u64::MAX - 1;
+
+/// Makes a connection of a listener's next one. None: there is none.
+pub type Accept = fn(Fd) -> Option<Side>;
 
 pub struct Shared {
     set: Epoll,
@@ -31,7 +27,7 @@ pub struct Shared {
     left: AtomicUsize,
     end: Fd,
     /// The listener, and what makes a connection of the next one.
-    listener: Option<(Fd, fn(Fd) -> Option<Side>)>,
+    listener: Option<(Fd, Accept)>,
 }
 
 struct Member {
@@ -53,7 +49,7 @@ impl Shared {
     }
 
     /// `accept` gets a descriptor that does not wait.
-    pub fn listens(&mut self, fd: Fd, accept: fn(Fd) -> Option<Side>) {
+    pub fn listens(&mut self, fd: Fd, accept: Accept) {
         fds::set_nonblocking(fd, true);
         self.set.control(libc::EPOLL_CTL_ADD, fd, IN, LISTENER).expect("EPOLL_CTL_ADD");
         self.listener = Some((fd, accept));

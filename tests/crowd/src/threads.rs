@@ -46,7 +46,8 @@ fn records(fd: Fd, plan: &Plan, threads: u64, size: u64) {
     thread::scope(|scope| {
         for number in 0..threads {
             scope.spawn(move || {
-                let note = Note::new(format!("writer {number} of connection {}, client {}", plan.connection, plan.is_client));
+                let note =
+                    Note::new(format!("writer {number} of connection {}, client {}", plan.connection, plan.is_client));
                 let mut rng = Rng::new(plan.key ^ (6 + number));
                 for index in 0..each {
                     let record = plan.out().record(number, index, size);
