@@ -25,4 +25,4 @@ pub mod shipped;
 mod spawn;
 pub mod sys;
 mod traffic;
-mod ways;
+pub mod ways;

@@ -6,7 +6,7 @@ mod job;
 mod modes;
 mod options;
 pub mod report;
-mod scratch;
+pub mod scratch;
 mod stop;
 pub mod world;
 

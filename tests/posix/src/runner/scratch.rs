@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+/// It exists as long as this value, or longer.
 pub struct Scratch {
     path: PathBuf,
     /// Whether it stays.
@@ -11,6 +12,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
+    /// `keep`: it stays.
     pub fn new(keep: bool) -> Result<Scratch, String> {
         let template = std::env::temp_dir().join("sidestep-posix-XXXXXX");
         let template = CString::new(template.into_os_string().into_vec()).expect("no NUL in a path");
@@ -23,6 +25,7 @@ impl Scratch {
         Ok(Scratch { path: std::ffi::OsString::from_vec(path.into_bytes()).into(), keep })
     }
 
+    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -23,11 +23,13 @@ pub fn contents(fd: Fd) -> Vec<u8> {
     std::fs::read(format!("/proc/self/fd/{fd}")).expect("read the file back")
 }
 
+/// Its position.
 pub fn offset(fd: Fd) -> i64 {
     // SAFETY: no pointers.
     outcome(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }).expect("lseek") as i64
 }
 
+/// /dev/null, opened anew.
 pub fn dev_null() -> Fd {
     // SAFETY: a valid path.
     outcome(unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) }).expect("open /dev/null") as Fd

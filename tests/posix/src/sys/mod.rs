@@ -2,20 +2,20 @@
 
 pub(crate) mod bad;
 pub(crate) mod bare;
-pub(crate) mod cpu;
+pub mod cpu;
 pub mod epoll;
 pub mod errno;
 pub mod fds;
-pub(crate) mod files;
+pub mod files;
 pub(crate) mod glibc;
 pub(crate) mod handlers;
 pub mod io;
 pub mod net;
 pub(crate) mod only_c;
-pub(crate) mod passing;
-pub(crate) mod poll;
+pub mod passing;
+pub mod poll;
 pub mod process;
-pub(crate) mod select;
+pub mod select;
 pub mod signal;
 pub(crate) mod stdio;
 pub(crate) mod threads;

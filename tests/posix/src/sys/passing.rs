@@ -46,6 +46,7 @@ pub fn send_fd(channel: Fd, fd: Fd, by_sendmmsg: bool) {
     assert_eq!(sent, Ok(1), "passing a descriptor");
 }
 
+/// Receives one byte and its descriptor, which is closed on exec.
 pub fn receive_fd(channel: Fd) -> Fd {
     let mut byte = [0u8];
     let mut iov = [iovec { iov_base: byte.as_mut_ptr().cast::<c_void>(), iov_len: 1 }];

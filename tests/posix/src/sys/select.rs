@@ -1,5 +1,7 @@
 //! select and pselect, with sets of any size (the kernel takes more than FD_SETSIZE bits).
 
+#![allow(missing_docs)] // A function with the name of a call makes this call.
+
 use libc::{c_int, fd_set, sigset_t, timeval};
 
 use super::errno::{Outcome, outcome};

@@ -34,6 +34,7 @@ fn complete(block: &mut aiocb, submit: unsafe extern "C" fn(*mut aiocb) -> c_int
     }
 }
 
+/// Reads as read(2) does.
 pub fn read(fd: Fd, buf: &mut [u8]) -> Outcome {
     complete(&mut control(fd, buf.as_mut_ptr(), buf.len()), libc::aio_read)
 }

@@ -10,6 +10,7 @@ use crate::sys::{Fd, fds, io, stdio};
 /// Plain calls, which can be mixed at any size on any socket, come first; then the special ones.
 pub const PLAIN: usize = 11;
 
+/// Each with its name.
 pub const ALL: &[(&str, Recv)] = &[
     ("read", io::read),
     ("readv", io::readv),

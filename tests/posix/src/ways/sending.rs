@@ -10,6 +10,7 @@ use crate::sys::{Fd, fds, files, io, stdio};
 /// Plain calls, which can be mixed at any size on any socket, come first; then the special ones.
 pub const PLAIN: usize = 9;
 
+/// Each with its name.
 pub const ALL: &[(&str, Send)] = &[
     ("write", io::write),
     ("writev", io::writev),
