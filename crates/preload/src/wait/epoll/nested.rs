@@ -99,7 +99,10 @@ fn show(s: &Set, p: u32) {
         // `hush` also removes rings that came since that look, so the next ring counts as the first.
         s.shown.store(false, Relaxed);
         sidestep_sys::fd::hush(waiter::doorbell(p));
-        if !has_something(s, p) && is_armed(p) {
+        if has_something(s, p) {
+            // Another thread may have rung for it just before `hush`, which has removed that ring, too.
+            s.shown.store(false, Relaxed);
+        } else if is_armed(p) {
             return;
         }
         // A producer has rung and disarmed the doorbell; its news may be nothing that the program wants.

@@ -209,10 +209,12 @@ pub(super) fn removed(s: &Set, fd: i32) {
     }
 }
 
-/// A set no longer holds `fd`, or holds it managed: ends a suspension if nothing else requires it.
+/// A set no longer holds `fd`, or holds it managed: ends a suspension if nothing else requires it. Not in a forked child that closes
+/// what it has inherited: the suspension is for the sake of its parent's sets.
 pub(super) fn reconsider(fd: i32) {
     if let Kind::Conn(conn) = fdtable::get(fd)
         && arena::conn(conn).is_attached()
+        && !arena::is_inherited(arena::conn(conn))
         && suspend::is_suspended(arena::conn(conn))
         && may_use_rings(conn)
     {
@@ -264,8 +266,10 @@ pub fn closed(index: u32, fd: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiter;
+    use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link};
+    use crate::{link, record, waiter};
     use core::sync::atomic::AtomicU32;
+    use sidestep_ring::side;
 
     /// The number of a thread that has ended.
     fn gone() -> u32 {
@@ -274,6 +278,23 @@ mod tests {
             std::thread::yield_now(); // the thread has been joined, but the kernel still knows its number
         }
         tid
+    }
+
+    #[test]
+    fn a_forked_child_leaves_a_suspension_to_its_parent() {
+        let (at, fd) = (silent_link(0x7e69), 4004);
+        let c = attached(at, SLOT);
+        assert!(fdtable::set(fd, Kind::Conn(index_of(c))));
+        let is_left_by = |owner| {
+            side::set_away(&c.words().side[0]);
+            c.owner.store(owner, Relaxed);
+            reconsider(fd);
+            suspend::is_suspended(c)
+        };
+        assert!(is_left_by(record::NOBODY), "the peer would write where no set of the parent's is rung");
+        assert!(!is_left_by(arena::me().expect("a place")), "no set holds it");
+        fdtable::set(fd, Kind::Other);
+        link::remove(at);
     }
 
     #[test]
