@@ -83,11 +83,15 @@ fn leave(place: u32) {
 }
 
 /// Ends a sleep that its thread has left by a jump. Producers go on ringing: the waiter may be a set that other threads watch in
-/// another set, and nobody arms it before the next wait there.
+/// another set, and nobody arms it before the next wait there. The sleep may have heard a ring that was for them.
 #[cold]
 fn leave_sleep(place: u32) {
     WAITERS[place as usize].was_left.store(true, Relaxed);
     disarm(place, true);
+    listen(place);
+    if has_news(place) {
+        ring(place);
+    }
 }
 
 /// Whether a handler has jumped out of a sleep here since the last question: the sleep may have taken the doorbell's event.

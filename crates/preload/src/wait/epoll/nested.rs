@@ -182,6 +182,7 @@ mod tests {
         is_jumped_out_of(place, || waiter::ring_all(link::get(at).mark_own(SLOT, 1 << place)));
         assert_eq!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0);
         debts::settle();
+        assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "another thread may sleep here");
         refresh(s);
         assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "threads sleep in an outer set");
         s.destroy();

@@ -3,13 +3,15 @@
 use super::kick;
 use super::tag::{self, Source};
 use crate::fdtable::{self, Kind};
-use crate::record::flag;
+use crate::record::{Conn, flag};
+use crate::stream::{due, parked, stretch};
 use crate::wait::readiness::{self, ARRIVALS, ENDS, IN, OUT, OUT_ANY, PRI};
 use crate::wait::sets::{self, Inner, Reg, Set, reg};
-use crate::{arena, critical, stream::due, stream::stretch, waiter};
+use crate::{arena, critical, waiter};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
+use sidestep_conn::Course;
 use sidestep_sys::arch;
 
 /// News that are listed under one lock.
@@ -159,9 +161,7 @@ pub(super) fn queue_writers() {
         if let Kind::Conn(index) = kind
             && arena::conn(index).has(flag::TX_BLOCKED)
         {
-            if arena::conn(index).is_attached() {
-                stretch::attend(arena::conn(index), fd);
-            }
+            send_unsent(arena::conn(index), fd);
             for (_, s) in sets::all().filter(|(_, s)| s.has(fd, Reg::is_awaited)) {
                 s.with(|inner| {
                     inner.hear(fd, arch::ticks());
@@ -173,16 +173,45 @@ pub(super) fn queue_writers() {
     });
 }
 
+/// A stack that cannot give a connection back for want of a way to its peer is waited for by calls on that connection, and not by every
+/// wait of the process.
+fn send_unsent(c: &'static Conn, fd: i32) {
+    if c.is_attached() && c.course.is(Course::Unsent) {
+        match parked::is_parked(c) {
+            true => due::expect_space(),
+            false => stretch::attend(c, fd),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::link;
     use crate::stream::stretch::tests::{connected, fill};
     use crate::stream::unrung::tests::{AT, SLOT, attached, index_of, silent_link, with_unread_there};
-    use sidestep_conn::Course;
+    use sidestep_ring::slot;
     use std::io::Read as _;
     use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_stack_that_cannot_give_a_connection_back_delays_no_other_wait() {
+        let at = silent_link(0x7e6a);
+        let (c, (mut near, _far)) = (attached(at, SLOT), connected());
+        fill(&mut near);
+        let mut peer = with_unread_there(c, 100);
+        assert_eq!(peer.leave_ring(c.tx_half()), Ok(()));
+        stretch::attend(c, near.as_raw_fd());
+        assert!(c.course.is(Course::Unsent));
+        c.raise(flag::STACK);
+        slot::set_parked(c.words(), 1);
+        let began = Instant::now();
+        send_unsent(c, near.as_raw_fd());
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert!(due::expects_space(), "it is looked at again");
+        link::remove(at);
+    }
 
     #[test]
     fn unsent_bytes_of_a_connection_that_no_set_looks_at_leave_once_the_kernel_takes_them() {
