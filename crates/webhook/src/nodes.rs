@@ -132,14 +132,18 @@ mod tests {
             nodes.note_library(name.clone());
         }
         nodes.complete(&names);
-        let not_in = |values: usize| {
-            let values: Vec<String> = (0..values).map(|number| number.to_string()).collect();
+        let after = |empty_terms: usize, values: Vec<String>| {
             let term = json!({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": values}]});
+            let terms: Vec<_> = std::iter::repeat_n(json!({}), empty_terms).chain([term]).collect();
             let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
-                {"nodeSelectorTerms": [term]}}});
+                {"nodeSelectorTerms": terms}}});
             serde_json::from_value(json!({"spec": {"affinity": affinity}})).expect("a pod")
         };
+        let not_in = |values: usize| after(0, (0..values).map(|number| number.to_string()).collect());
         assert!(nodes.all_have_library(&not_in(1000)));
         assert!(!nodes.all_have_library(&not_in(MOST_COMPARED / 100)));
+        assert!(nodes.all_have_library(&after(1000, vec!["a".into()])));
+        assert!(!nodes.all_have_library(&after(MOST_COMPARED / 100 + 1, vec![])), "terms count");
+        assert!(!nodes.all_have_library(&after(0, vec!["0".repeat(MOST_COMPARED)])), "so do long texts");
     }
 }

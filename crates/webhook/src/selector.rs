@@ -7,14 +7,21 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Tain
 /// Effects of taints that keep pods away for certain.
 const KEEPS_AWAY: [&str; 2] = ["NoSchedule", "NoExecute"];
 
-/// How many parts of the pod are compared with each node.
+/// Bytes of a text that count as a part.
+const PIECE: usize = 64;
+
+/// How much of the pod is compared with each node: its parts, and long texts by their length.
 pub fn cost(pod: &Pod) -> usize {
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
-    let terms = required.into_iter().flat_map(|selector| &selector.node_selector_terms);
-    let parts = terms.flat_map(|term| [&term.match_expressions, &term.match_fields]).flatten().flatten();
-    let values: usize = parts.map(|part| 1 + part.values.as_ref().map_or(0, Vec::len)).sum();
-    pod.spec.node_selector.len() + pod.spec.tolerations.len() + values
+    let of_text = |text: &String| 1 + text.len() / PIECE;
+    let of_part = |part: &NodeSelectorRequirement| 1 + part.values.iter().flatten().map(of_text).sum::<usize>();
+    let of_term = |term: &NodeSelectorTerm| {
+        let parts = [&term.match_expressions, &term.match_fields].into_iter().flatten().flatten();
+        1 + parts.map(of_part).sum::<usize>()
+    };
+    let terms: usize = required.into_iter().flat_map(|selector| &selector.node_selector_terms).map(of_term).sum();
+    pod.spec.node_selector.len() + pod.spec.tolerations.len() + terms
 }
 
 pub fn may_run_on(pod: &Pod, name: &str, node: &Node) -> bool {
@@ -38,12 +45,15 @@ fn keeps_away(taint: &Taint, tolerations: &[Toleration]) -> bool {
 }
 
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let given = |text: &Option<String>| text.clone().unwrap_or_default();
     let (key, effect) = (given(&toleration.key), given(&toleration.effect));
     let is_any = toleration.operator.as_deref() == Some("Exists");
     (effect.is_empty() || effect == taint.effect)
         && (key == taint.key || (key.is_empty() && is_any))
         && (is_any || given(&toleration.value) == given(&taint.value))
+}
+
+fn given(text: &Option<String>) -> &str {
+    text.as_deref().unwrap_or_default()
 }
 
 /// A term without any requirement matches no node.
