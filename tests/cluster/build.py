@@ -32,9 +32,6 @@ class Crictl(Module):
     programs = {"crictl": "sigs.k8s.io/cri-tools/cmd/crictl"}
     version_line = re.compile(r"^require sigs\.k8s\.io/cri-tools (v\d+\.\d+\.\d+)$", re.MULTILINE)
 
-    def constants(self):
-        return {}
-
 
 class Runc(Module):
     """Debian's is too old for pods with users of their own, which need mounts that map them."""
@@ -47,9 +44,6 @@ class Runc(Module):
     # It has parts in C, of which libseccomp is one.
     flags = ("-tags", "seccomp")
     variables = {"CGO_ENABLED": "1"}
-
-    def constants(self):
-        return {}
 
 
 class Node(Kubernetes):
@@ -68,9 +62,6 @@ class Kwok(Module):
     programs = {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}
     version_line = re.compile(r"^require sigs\.k8s\.io/kwok (v\d+\.\d+\.\d+)$", re.MULTILINE)
 
-    def constants(self):
-        return {}
-
     def stages(self):
         """What becomes of a node and of a pod, and when."""
         place = WORK / "go" / "pkg" / "mod" / "sigs.k8s.io" / f"kwok@{self.version()[0]}" / "kustomize" / "stage"
@@ -84,10 +75,7 @@ class EndToEnd(Kubernetes):
     source = WORK / "src-end-to-end"
     stamp = BINARIES / "built-from-end-to-end"
     programs = {"agnhost": "k8s.io/kubernetes/test/images/agnhost", "kubectl": "k8s.io/kubernetes/cmd/kubectl"}
-
-    def go_files(self):
-        """The tests need more than what they test: more checksums, for the same versions."""
-        return [self.folder / "go.mod", HERE / "modules" / "end-to-end" / "go.sum"]
+    sums = HERE / "modules" / "end-to-end" / "go.sum"
 
 
 class EndToEndTests(EndToEnd):
@@ -103,9 +91,7 @@ class Istioctl(Istio):
     stamp = BINARIES / "built-from-istioctl"
     programs = {"istioctl": "istio.io/istio/istioctl/cmd/istioctl"}
     files = {}
-
-    def go_files(self):
-        return [self.folder / "go.mod", HERE / "modules" / "istioctl" / "go.sum"]
+    sums = HERE / "modules" / "istioctl" / "go.sum"
 
 
 KWOK, ISTIOCTL = Kwok(), Istioctl()

@@ -148,9 +148,7 @@ class Kubelet:
         wait.until(self.is_ready, f"{self.name} to be ready", READY_SECONDS, self.kubelet.must_run)
 
     def is_ready(self):
-        node = self.plane.api.get({"kind": "Node", "metadata": {"name": self.name}})
-        conditions = (node or {}).get("status", {}).get("conditions", [])
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        return says_ready(self.plane.api.get({"kind": "Node", "metadata": {"name": self.name}}) or {})
 
     def restart_with(self, **settings):
         """The kubelet with other settings, which pods have that are made afterwards."""
@@ -189,3 +187,9 @@ class Kubelet:
         for process in (self.kubelet, self.containerd):
             if process is not None:
                 process.destroy()
+
+
+def says_ready(node):
+    """By the object's conditions."""
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

@@ -8,6 +8,7 @@ from cluster import build, shop
 from cluster.cluster import NAMESPACE as SIDESTEP
 from cluster.density import MIB, memory
 from cluster.goal import check_share, load
+from cluster.kubelet import says_ready
 from testkit import wait
 from testkit.commands import run
 
@@ -69,7 +70,7 @@ def memories(cluster):
 
 def ready_nodes(cluster):
     nodes = cluster.api.ask("GET", f"/api/v1/nodes?labelSelector={next(iter(KIND))}")["items"]
-    return [node for node in nodes if any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))]
+    return [node for node in nodes if says_ready(node)]
 
 
 def backends(node, namespace, service):

@@ -63,7 +63,7 @@ struct Stopped;
 
 pub fn run(args: Args) -> Result<(), RunError> {
     let signals = Caught::new().map_err(RunError::Signals)?;
-    sidestep_log::init(args.log_format, Line::Dated, LOGGED);
+    sidestep_log::init(args.log_format, Line::Dated, sidestep_watch::LOGGED);
     let settings = Settings::new(&args)?;
     Missing::check(probe::missing())?;
     if settings.replace_kube_proxy {
@@ -105,9 +105,6 @@ pub fn run(args: Args) -> Result<(), RunError> {
     }
     Ok(())
 }
-
-/// The agent reports the API client's problems itself. The client would log each object that it cannot read, whole.
-const LOGGED: &str = "info,kube_client=off,kube_runtime=off";
 
 fn keep(
     settings: &Settings,

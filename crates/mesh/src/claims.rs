@@ -97,11 +97,10 @@ impl Claims {
         is_at_address.then(|| self.first(&dialled)).flatten().filter(|claim| !claim.is_external)
     }
 
-    /// The claims to the same address and port for packets, if the frontend is for sockets.
+    /// The best claims to the same address and port for packets, if the frontend is for sockets. No other one has a frontend.
     fn of_packets(&self, frontend: &FrontendKey) -> impl Iterator<Item = &Claim> {
         let scopes: &[Scope] = if frontend.scope == Scope::Address { &OF_PACKETS } else { &[] };
-        let keys = scopes.iter().map(move |scope| FrontendKey { scope: *scope, ..*frontend });
-        keys.filter_map(move |key| self.of_frontend.get(&key)).flatten()
+        scopes.iter().filter_map(move |scope| self.first(&FrontendKey { scope: *scope, ..*frontend }))
     }
 
     /// How many frontends there are.

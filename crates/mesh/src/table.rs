@@ -72,8 +72,8 @@ pub struct PortTable {
     pub source_ranges: BTreeSet<IpNet>,
     /// Ordered by address. Empty: connections are refused.
     pub list: Vec<Backend>,
-    /// Endpoints outside of the list that serve: they terminate, or topology hints lead to others. Datagrams that go to one already go
-    /// on, as TCP connections do. None with affinity, whose clients are to leave them.
+    /// Endpoints outside of the list that serve: they terminate, topology hints lead to others, or their weight is 0. Datagrams that go to
+    /// one already go on, as TCP connections do. None with affinity, whose clients are to leave them.
     pub lasting: BTreeSet<Endpoint>,
     /// The list is empty because of the traffic policy alone: endpoints of other nodes serve.
     pub elsewhere: bool,

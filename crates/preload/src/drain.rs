@@ -223,20 +223,17 @@ fn queued(fd: i32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::stretch::tests::connected;
     use crate::stream::unrung::tests::{attached, silent_link, with_unread};
-    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
 
     /// The library cannot send in place of this peer, which does nothing.
     #[test]
     fn one_wait_is_for_all_connections_of_a_stopped_peer() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let address = listener.local_addr().expect("its address");
         let (at, batch, began) = (silent_link(0x7e59), Batch::begin(), Instant::now());
         for slot in 0..3 {
-            let mine = TcpStream::connect(address).expect("a connection");
-            let _theirs = listener.accept().expect("its other end");
+            let (mine, _theirs) = connected();
             let c = attached(at, slot);
             with_unread(c, 100);
             batch.to_kernel(c, mine.as_raw_fd(), Reason::Exec);

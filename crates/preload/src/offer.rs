@@ -79,7 +79,7 @@ fn quick_ops(c: &Conn, ops: u32) -> u32 {
     let gap = u64::from(now.wrapping_sub(c.last_op.load(Relaxed)));
     c.last_op.store(now, Relaxed);
     // A thread that has just acted on another connection was awake, however rare the messages of this one are.
-    let gap = gap.min(rest::since_last_op(ticks) >> COARSE_BITS);
+    let gap = gap.min(rest::note_op(ticks) >> COARSE_BITS);
     let quick = clock::ticks_of_us(env::QUICK_US) >> COARSE_BITS;
     let count = worth::quick_ops(c.quick_ops.load(Relaxed), ops, gap, quick, rest::is_busy());
     c.quick_ops.store(count, Relaxed);

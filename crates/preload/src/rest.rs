@@ -27,8 +27,8 @@ pub fn is_busy() -> bool {
     Rest::from_bits(thread::parts().rests.known.load(Relaxed)).is_busy()
 }
 
-/// Ticks from the thread's last operation on a connection of the kernel to this one, at `now`. The first one comes after all time.
-pub fn since_last_op(now: u64) -> u64 {
+/// The thread acts on a connection of the kernel at `now`. Returns the ticks since it last did; the first time, as many as there are.
+pub fn note_op(now: u64) -> u64 {
     let last = thread::parts().rests.last_op.swap(now, Relaxed);
     if last == 0 { u64::MAX } else { now.saturating_sub(last) }
 }

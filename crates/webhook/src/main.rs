@@ -67,8 +67,7 @@ impl Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // The library would log each object that it cannot read, whole.
-    sidestep_log::init(args.log_format, Line::Dated, "info,kube_client=off,kube_runtime=off");
+    sidestep_log::init(args.log_format, Line::Dated, sidestep_watch::LOGGED);
     match run(args.settings()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

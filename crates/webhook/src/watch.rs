@@ -6,19 +6,15 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use k8s_openapi::api::core::v1::{Node as Object, Pod};
 use kube::config::InClusterError;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Error, Event, watcher};
+use kube::runtime::watcher::{Config, DefaultBackoff, Event};
 use kube::{Api, Client, ResourceExt};
 use sidestep_error::chain;
 use std::collections::HashSet;
 use std::io;
-use std::pin::pin;
 use std::time::Duration;
 
-/// Pause between attempts for the first connection, and before everything is listed anew.
+/// Pause between attempts for the first connection.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The server's answer to a version that it has forgotten.
-const GONE: u16 = 410;
 
 /// Which pods install the library.
 #[derive(Clone, Debug)]
@@ -66,32 +62,20 @@ async fn follow(installers: &Installers, nodes: &Nodes) {
     join(pods, all).await;
 }
 
-/// A watcher whose request for a watch is refused since the server has forgotten the version in it would repeat the request for ever.
-/// A new watcher lists again.
 async fn each<K>(api: Api<K>, config: Config, mut note: impl FnMut(Event<K>))
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
 {
-    loop {
-        let mut events = pin!(watcher(api.clone(), config.clone()).default_backoff());
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => note(event),
-                Err(error) => {
-                    let (kind, why) = (K::plural(&()), chain(&error));
-                    tracing::warn!("cannot list or watch {kind} at the API server, will try again: {why}");
-                    if is_forgotten(&error) {
-                        break;
-                    }
-                }
+    let mut events = sidestep_watch::events(api, config, DefaultBackoff::default());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => note(event),
+            Err(error) => {
+                let (kind, why) = (K::plural(&()), chain(&error));
+                tracing::warn!("cannot list or watch {kind} at the API server, will try again: {why}");
             }
         }
-        tokio::time::sleep(AGAIN).await;
     }
-}
-
-fn is_forgotten(error: &Error) -> bool {
-    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == GONE)
 }
 
 /// `seen`: nodes of a list that is being read.
@@ -135,6 +119,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::io::{BufRead, BufReader, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::pin::pin;
     use tokio::sync::mpsc::unbounded_channel;
 
     fn node_of(name: &str) -> Object {
@@ -192,7 +177,7 @@ mod tests {
         let Some(asked) = head.first() else { return };
         let (status, body) = if asked.contains("watch=") {
             let gone = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                              "reason": "Expired", "message": "too old resource version", "code": GONE});
+                              "reason": "Expired", "message": "too old resource version", "code": 410});
             ("410 Gone", gone)
         } else {
             *lists += 1;

@@ -49,7 +49,6 @@ class Crowd:
         self.api.create(real_slice(made, at.BACKEND_PORTS[0]))
         return made
 
-
     def write_pod(self, number):
         made = a_pod(number)
         self.api.create(made)

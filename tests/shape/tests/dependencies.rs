@@ -22,11 +22,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-files", &[]),
     ("sidestep-log", &[]),
     ("sidestep-http", &["sidestep-error"]),
+    ("sidestep-watch", &[]),
     ("sidestep-broker", &["sidestep-abi", "sidestep-ring", "sidestep-error", "sidestep-log"]),
     ("sidestep-agent-api", &[]),
     ("sidestep-program", &[]),
     ("sidestep-injection", &["sidestep-abi", "sidestep-agent-api"]),
-    ("sidestep-webhook", &["sidestep-error", "sidestep-http", "sidestep-injection", "sidestep-log"]),
+    ("sidestep-webhook", &["sidestep-error", "sidestep-http", "sidestep-injection", "sidestep-log", "sidestep-watch"]),
     (
         "sidestep-nri",
         &[
@@ -67,6 +68,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sidestep-http",
             "sidestep-log",
             "sidestep-mesh",
+            "sidestep-watch",
         ],
     ),
     ("sidestep-tcp", &[]),

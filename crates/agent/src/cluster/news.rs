@@ -9,8 +9,8 @@ use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::{self as core, Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::runtime::watcher;
 use kube::runtime::watcher::{Event, ExponentialBackoff};
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use sidestep_mesh::field::Invalid;
 use sidestep_mesh::kubernetes;
@@ -23,9 +23,6 @@ use std::time::Duration;
 
 /// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
-
-/// The server's answer to a version that it has forgotten.
-const GONE: u16 = 410;
 
 /// What to follow besides Services and their endpoints.
 #[derive(Clone, Copy)]
@@ -103,28 +100,13 @@ where
     events(client, fields).map(move |event| told(event, &read)).boxed()
 }
 
-/// A watcher whose request for a watch is refused since the server has forgotten the version in it would repeat the request for ever.
-/// A new watcher lists again.
 fn events<K>(client: &Client, fields: &str) -> BoxStream<'static, watcher::Result<Event<Reduced<K>>>>
 where
     K: Reducible + Clone + Debug + Send + 'static,
 {
     let config = watcher::Config::default();
     let config = if fields.is_empty() { config } else { config.fields(fields) };
-    let api = Api::<Reduced<K>>::all(client.clone());
-    let begin = move || watcher(api.clone(), config.clone()).boxed();
-    let all = stream::unfold((begin(), begin), |(mut events, begin)| async move {
-        let event = events.next().await?;
-        if is_forgotten(&event) {
-            events = begin();
-        }
-        Some((event, (events, begin)))
-    });
-    all.backoff(pauses()).boxed()
-}
-
-fn is_forgotten<T>(event: &watcher::Result<T>) -> bool {
-    matches!(event, Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.code == GONE)
+    sidestep_watch::events(Api::all(client.clone()), config, pauses())
 }
 
 /// With jitter, so that not all nodes reconnect at once.

@@ -239,22 +239,20 @@ pub(super) fn drop_doorbell(s: &Set, c: &Conn) {
 mod tests {
     use super::*;
     use crate::link;
+    use crate::stream::stretch::tests::connected;
     use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link, with_unread};
     use crate::wait::readiness::IN;
     use sidestep_conn::Event;
-    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
 
     /// The library cannot send in place of this peer, which does nothing.
     #[test]
     fn one_wait_is_for_all_connections_in_a_set_of_a_stopped_peer() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let address = listener.local_addr().expect("its address");
         let (at, index) = (silent_link(0x7e64), sets::create(-1).expect("a record"));
         let s = sets::get(index);
         let sockets = [0, 1, 2].map(|slot| {
-            let mine = TcpStream::connect(address).expect("a connection");
+            let (mine, theirs) = connected();
             let (fd, c) = (mine.as_raw_fd(), attached(at, slot));
             with_unread(c, 100);
             s.with(|inner| {
@@ -264,7 +262,7 @@ mod tests {
             });
             arena::local(index_of(c)).fd.store(fd as u32, Relaxed);
             assert!(fdtable::set(fd, Kind::Conn(index_of(c))));
-            (mine, listener.accept().expect("its other end").0)
+            (mine, theirs)
         });
         let began = Instant::now();
         drain_set_to_kernel(s, Reason::Exec);
