@@ -8,6 +8,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{Ordering::SeqCst, fence};
 use sidestep_abi::Reason;
 use sidestep_conn::Rx;
+use sidestep_sys::tcp;
 
 /// shutdown(2) of a connection. `native`: the program's own call. The kernel transmits the end itself, and wakes everybody who waits
 /// for it.
@@ -21,7 +22,15 @@ pub fn shut(index: u32, fd: i32, how: i32, native: impl Fn() -> c_int) -> c_int 
     }
     // Inside the gate: if another thread attached the connection now, the peer's library would not be told of the end, and would take
     // this end for killed.
-    natively(index, c, &native).unwrap_or_else(|| {
+    let by_kernel = || {
+        let result = native();
+        if result == 0 && tcp::is_unconnected(fd) {
+            // It was not connected yet, and nothing of the next connection is shut.
+            c.lower(flag::TX_SHUT | flag::RX_SHUT);
+        }
+        result
+    };
+    natively(index, c, by_kernel).unwrap_or_else(|| {
         shutting(c, fd, how);
         if is_left_to_stack(c) { 0 } else { native() }
     })
@@ -74,6 +83,8 @@ mod tests {
     use crate::stream::unrung::tests::{SLOT, attached, silent_link};
     use sidestep_conn::Writer;
     use sidestep_ring::slot::{self, Wish};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn nobody_attaches_a_connection_that_is_being_shut() {
@@ -87,6 +98,20 @@ mod tests {
         };
         assert_eq!(shut(index, -1, libc::SHUT_WR, native), 7);
         assert!(c.gate.is_empty());
+        arena::let_go(index);
+    }
+
+    #[test]
+    fn the_connection_after_one_that_was_never_established_is_not_shut() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let socket = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        tcp::abort(socket.as_raw_fd());
+        let index = arena::alloc().expect("a record");
+        let c = arena::conn(index);
+        c.reset(0, arena::bit());
+        // shutdown(2) of a socket that connects succeeds, and leaves the socket unconnected.
+        assert_eq!(shut(index, socket.as_raw_fd(), libc::SHUT_RDWR, || 0), 0);
+        assert!(!c.has(flag::TX_SHUT) && !c.has(flag::RX_SHUT));
         arena::let_go(index);
     }
 
