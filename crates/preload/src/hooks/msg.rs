@@ -2,7 +2,7 @@
 
 use super::conn;
 use super::rw::{MOST_VECTORS, address_is_good};
-use crate::io::{recv, send as transmit};
+use crate::io::{past_us, recv, send as transmit};
 use crate::record::{Conn, flag};
 use crate::stream::iov::{self, Destination};
 use crate::stream::rx;
@@ -139,15 +139,28 @@ pub unsafe fn recvmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, t
 }
 
 unsafe fn natively_many(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
-    if let Some(c) = conn(fd)
-        && !timeout.is_null()
-        && super::time::nanoseconds(timeout).is_ok()
-    {
+    let c = conn(fd).filter(|_| !timeout.is_null() && super::time::nanoseconds(timeout).is_ok()).map(arena::conn);
+    if let Some(c) = c {
         // The call may not wait, so unread bytes of the ring must be in the kernel before.
-        errno::keep(|| drain::to_kernel(arena::conn(c), fd, Reason::SocketOption));
+        errno::keep(|| drain::to_kernel(c, fd, Reason::SocketOption));
     }
     // SAFETY: the program's own call.
-    unsafe { next::recvmmsg(fd, msgs, n, flags, timeout) }
+    let got = unsafe { next::recvmmsg(fd, msgs, n, flags, timeout) };
+    if let Some(c) = c.filter(|_| flags & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE) == 0) {
+        past_us::received(c, bytes_in(msgs, got));
+    }
+    got
+}
+
+/// Number of bytes in the first `n` messages, as the kernel has stored it behind their headers.
+fn bytes_in(msgs: *mut mmsghdr, n: c_int) -> ssize_t {
+    let lengths = (0..n.max(0) as usize).map_while(|i| user::read(length_of(msgs.wrapping_add(i)).cast_const()).ok());
+    lengths.map(|length| length as ssize_t).sum()
+}
+
+/// Where an entry has the number of bytes that were moved.
+fn length_of(entry: *mut mmsghdr) -> *mut u32 {
+    entry.wrapping_byte_add(offset_of!(mmsghdr, msg_len)).cast::<u32>()
 }
 
 /// Calls `each` with the header of each message and stores the returned number of bytes behind that header. `each` also
@@ -157,9 +170,8 @@ fn for_each(msgs: *mut mmsghdr, n: c_uint, mut each: impl FnMut(*mut msghdr) -> 
     for i in 0..n {
         let entry = msgs.wrapping_add(i as usize);
         let told = each(entry.cast()).and_then(|(moved, goes_on)| {
-            let length = entry.wrapping_byte_add(offset_of!(mmsghdr, msg_len)).cast::<u32>();
             // SAFETY: a field of an entry that the program has named.
-            unsafe { user::write(length, moved as u32) }.map(|()| goes_on)
+            unsafe { user::write(length_of(entry), moved as u32) }.map(|()| goes_on)
         });
         match told {
             Ok(true) => {}
@@ -239,4 +251,44 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -
         let whole = header(entry).is_ok_and(|m| with_vector(&m, iov::total) == Ok(sent as usize));
         Ok((sent as usize, whole))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fdtable::Kind;
+    use core::sync::atomic::Ordering::Relaxed;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn what_the_kernel_receives_for_recvmmsg_is_counted_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let mine = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        let (mut theirs, _) = listener.accept().expect("its other end");
+        theirs.write_all(&[7; 30]).expect("30 bytes");
+        let index = arena::alloc().expect("a record");
+        let (c, fd) = (arena::conn(index), mine.as_raw_fd());
+        c.reset(0, arena::bit());
+        assert!(fdtable::set(fd, Kind::Conn(index)));
+        let mut rooms = [[0_u8; 9]; 2];
+        let mut vectors = rooms.each_mut().map(|room| iov::one(room.as_mut_ptr().cast(), room.len()));
+        // SAFETY: integers and null pointers: all zero is a value.
+        let mut msgs: [mmsghdr; 2] = unsafe { core::mem::zeroed() };
+        for (entry, vector) in msgs.iter_mut().zip(&mut vectors) {
+            entry.msg_hdr.msg_iov = vector.as_mut_ptr();
+            entry.msg_hdr.msg_iovlen = 1;
+        }
+        let mut receive = |flags| {
+            let mut limit = timespec { tv_sec: 5, tv_nsec: 0 };
+            // SAFETY: entries, buffers and time are alive.
+            let got = unsafe { recvmmsg(fd, msgs.as_mut_ptr(), 2, flags, &raw mut limit) };
+            (got, c.early_rx.load(Relaxed))
+        };
+        let (peeked, taken) = (receive(libc::MSG_PEEK), receive(0));
+        fdtable::set(fd, Kind::Other);
+        assert_eq!((peeked, taken), ((2, 0), (2, 18)));
+        arena::let_go(index);
+    }
 }
