@@ -64,6 +64,8 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
                 }
             }
             Write::Ring(space) => return into_ring(c, end, fd, source, from, want.min(space)),
+            // The kernel sends nothing without waiting for space, and tells of an error.
+            Write::Unread { .. } if want == 0 && !parked::is_parked(c) => return source.send(fd, from, 0, flags),
             Write::Unread { .. } => send_unread(c, end, fd)?,
             Write::Kernel if begin(c, end, fd)? => {}
             // This call has sent bytes, so it leaves the error, and SIGPIPE, to the next call.
@@ -190,5 +192,33 @@ pub fn offers_space(c: &Conn, end: &mut Writer, fd: i32) -> Option<bool> {
         }
         Ok(_) => Some(false),
         Err(_) => Some(true), // the connection is broken, and the next write reports that
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::iov;
+    use crate::stream::source::Buffers;
+    use crate::stream::stretch::tests::{connected, fill};
+    use crate::stream::unrung::tests::{SLOT, attached, silent_link, with_unread_there};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_send_of_nothing_does_not_wait_for_unread_bytes() {
+        let at = silent_link(0x7e6a);
+        let (c, (mut near, _far)) = (attached(at, SLOT), connected());
+        fill(&mut near);
+        let (mut peer, fd) = (with_unread_there(c, 100), near.as_raw_fd());
+        assert_eq!(peer.leave_ring(c.tx_half()), Ok(()));
+        let nothing = iov::one(core::ptr::null(), 0);
+        let sent = c.with_tx(|end| {
+            assert_eq!(end_stretch(c, end, fd, Some(Reason::SocketOption)), Ok(()));
+            assert!(end.tx.has_unsent());
+            step(c, end, fd, &mut Buffers(&nothing), 0, 0)
+        });
+        assert!(matches!(sent, Ok(Ok(0))));
+        link::remove(at);
     }
 }
