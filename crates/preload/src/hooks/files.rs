@@ -85,9 +85,15 @@ impl File {
     /// # Safety
     /// `to` must be writable for `max` bytes.
     unsafe fn read(&self, from: usize, to: *mut u8, max: usize) -> Result<usize> {
+        if max == 0 {
+            return Ok(0); // of a directory, too
+        }
         let args = [self.fd as usize, to as usize, max, self.start as usize + from, 0, 0];
         // SAFETY: by contract.
-        unsafe { sidestep_sys::call(libc::SYS_pread64, args) }
+        match unsafe { sidestep_sys::call(libc::SYS_pread64, args) } {
+            Err(Errno(libc::EISDIR)) => Err(Errno(libc::EINVAL)), // as sendfile(2) says it
+            read => read,
+        }
     }
 }
 
@@ -263,12 +269,22 @@ unsafe extern "C" fn ss_vdprintf(fd: c_int, format: *const c_char, args: *mut c_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn one_sendfile_sends_no_more_than_one_write() {
         for (n, sent) in [(0, 0), (iov::MOST, iov::MOST), (iov::MOST + 1, 0x7fff_f000), (usize::MAX, 0x7fff_f000)] {
             assert_eq!(File::new(-1, 0, n).len(), sent);
         }
+    }
+
+    #[test]
+    fn a_directory_is_no_source() {
+        let directory = std::fs::File::open("/").expect("a directory");
+        let (file, mut room) = (File::new(directory.as_raw_fd(), 0, 10), [0_u8; 10]);
+        // SAFETY: no more than the buffer has.
+        let mut read = |max| unsafe { file.read(0, room.as_mut_ptr(), max) };
+        assert_eq!((read(10), read(0)), (Err(Errno(libc::EINVAL)), Ok(0)));
     }
 
     #[test]
