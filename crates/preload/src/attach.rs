@@ -70,8 +70,8 @@ fn enter(index: u32, c: &'static Conn) {
             if !matches!(c.phase.phase(), Phase::Assigned { .. }) || !c.gate.is_empty() {
                 return Ok(false);
             }
-            if needs_kernel(fd) {
-                return Err(Reason::SocketOption);
+            if let Some(reason) = needs_kernel(fd) {
+                return Err(reason);
             }
             if c.has(flag::STACK) && c.has(flag::RX_SHUT) {
                 return Err(Reason::SocketNeeded); // the kernel would forget it
@@ -115,13 +115,18 @@ fn enter(index: u32, c: &'static Conn) {
 /// asm-generic/socket.h
 pub const SO_PEEK_OFF: i32 = 42;
 
-/// Whether the socket has an option that works only if the kernel carries the bytes: set before the library followed the descriptor, or
-/// inherited from the listener.
-fn needs_kernel(fd: i32) -> bool {
+/// Why the kernel must carry the bytes: the socket has an option that was set before the library followed the descriptor, or is inherited
+/// from the listener.
+fn needs_kernel(fd: i32) -> Option<Reason> {
     let option = |name| tcp::option::<i32>(fd, libc::SOL_SOCKET, name);
-    option(libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1)
+    // Notices of MSG_ZEROCOPY make the kernel say POLLERR, which would seem a reset.
+    if option(libc::SO_ZEROCOPY).is_ok_and(|set| set != 0) {
+        return Some(Reason::KernelFeature);
+    }
+    let has_one = option(libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1)
         || option(SO_PEEK_OFF).is_ok_and(|at| at >= 0)
-        || tcp::has_timestamps(fd)
+        || tcp::has_timestamps(fd);
+    has_one.then_some(Reason::SocketOption)
 }
 
 /// Our direction, of which the kernel has had all bytes. With the test aid the stack's connections flip as a whole
@@ -259,4 +264,22 @@ fn renew(c: &Conn) {
         }
     }
     c.lower(flag::RENEWS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_socket_that_had_zero_copy_before_stays_on_the_kernel() {
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let (fd, on) = (socket.as_raw_fd(), 1_i32);
+        assert!(needs_kernel(fd).is_none());
+        // SAFETY: one int, alive.
+        let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), 4) };
+        assert_eq!(set, 0);
+        assert!(matches!(needs_kernel(fd), Some(Reason::KernelFeature)));
+    }
 }
