@@ -112,19 +112,28 @@ impl Ring {
     /// Removes a descriptor. With the last one the mapping goes, which would keep the ring alive.
     pub fn release(&self) {
         // Reentered: this handler has interrupted a look at the entries, so the mapping stays.
-        if self.refs.load(Acquire) == 1 && self.lock.lock(thread::tid()) != Taken::Reentered {
-            let queue = self.queue.swap(core::ptr::null_mut(), AcqRel);
-            if !queue.is_null() {
-                let bytes = self.entries.load(Relaxed) as usize * stride(self.flags.load(Relaxed));
-                // SAFETY: mapped by `map`. Whoever reads them holds the lock and has loaded the pointer under it.
-                unsafe {
-                    mem::unmap(queue, self.queue_len.load(Relaxed));
-                    mem::unmap(self.sqes.load(Relaxed), bytes);
-                }
-            }
+        let is_locked = self.lock.lock(thread::tid()) != Taken::Reentered;
+        if is_locked && self.refs.load(Acquire) == 1 {
+            self.unmap();
+        }
+        // Under the lock: two threads may close the last two descriptors at once.
+        self.refs.fetch_sub(1, AcqRel);
+        if is_locked {
             self.lock.unlock();
         }
-        self.refs.fetch_sub(1, AcqRel);
+    }
+
+    /// The caller holds the lock.
+    fn unmap(&self) {
+        let queue = self.queue.swap(core::ptr::null_mut(), AcqRel);
+        if !queue.is_null() {
+            let bytes = self.entries.load(Relaxed) as usize * stride(self.flags.load(Relaxed));
+            // SAFETY: mapped by `map`. Whoever reads them holds the lock and has loaded the pointer under it.
+            unsafe {
+                mem::unmap(queue, self.queue_len.load(Relaxed));
+                mem::unmap(self.sqes.load(Relaxed), bytes);
+            }
+        }
     }
 
     fn unlock(&self) {
@@ -198,4 +207,38 @@ fn stride(flags: u32) -> usize {
 /// In a forked child: the parent's other threads do not exist here.
 pub fn unlock_all() {
     all().for_each(|r| r.unlock());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_threads_that_close_a_ring_at_once_leave_no_mapping() {
+        const LEN: usize = 4096;
+        let ring = get(RINGS as u32 - 1);
+        for _ in 0..200 {
+            let [queue, sqes] = [0; 2].map(|_| mem::anonymous(LEN, false).expect("a mapping"));
+            ring.entries.store((LEN / stride(0)) as u32, Relaxed);
+            ring.queue_len.store(LEN, Relaxed);
+            ring.sqes.store(sqes, Relaxed);
+            ring.queue.store(queue, Release);
+            ring.refs.store(2, Release);
+            let together = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        thread::tid();
+                        together.fetch_add(1, AcqRel);
+                        while together.load(Acquire) < 2 {
+                            core::hint::spin_loop();
+                        }
+                        ring.release();
+                    });
+                }
+            });
+            assert_eq!(ring.refs.load(Acquire), 0);
+            assert!(ring.queue.load(Acquire).is_null(), "the kernel would keep the ring until the process ends");
+        }
+    }
 }
