@@ -2,7 +2,9 @@
 
 use super::conn;
 use crate::handlers::as_ignored;
-use crate::{arena, drain, errno, exec, fdtable, fork as forking, next, pid_namespace, spawn_actions, thread, user};
+use crate::{
+    arena, drain, errno, exec, fdtable, fork as forking, next, pid_namespace, settings, spawn_actions, thread, user,
+};
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::pid_t;
 use sidestep_abi::Reason;
@@ -119,11 +121,16 @@ pub fn leave() {
     }
 }
 
-/// exit(2) through syscall() ends one thread, and the process if that thread is the last.
+/// exit(2) through syscall() ends one thread, and the process if that thread is the last. A program that has confined itself may not even
+/// be allowed to ask for the number of threads.
 pub fn leave_thread() {
-    if thread::is_alone() || sidestep_sys::process::threads() == Some(1) {
+    if is_last_thread(settings::active()) {
         leave();
     }
+}
+
+fn is_last_thread(may_ask: bool) -> bool {
+    may_ask && (thread::is_alone() || sidestep_sys::process::threads() == Some(1))
 }
 
 /// Makes the program's exec call, which returns only if it fails.
@@ -294,4 +301,48 @@ pub unsafe fn prctl(option: c_int, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulon
     }
     // SAFETY: the program's own call.
     unsafe { next::prctl(option, b, c, d, e) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use libc::{sock_filter, sock_fprog};
+
+    static TRAPPED: AtomicBool = AtomicBool::new(false);
+
+    extern "C" fn trapped(_signal: c_int) {
+        TRAPPED.store(true, Relaxed);
+    }
+
+    /// From now on openat(2) raises SIGSYS in this thread.
+    fn forbid_files() {
+        let step = |code: u32, jt, k| sock_filter { code: code as u16, jt, jf: 0, k };
+        // The system call's number is the first word of the filter's input.
+        let mut program = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_openat as u32),
+            step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+            step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_TRAP),
+        ];
+        let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        let confine = |option: c_int, a: usize, b: usize| {
+            // SAFETY: a filter that is alive during the call. Past the hooks, which would silence the library in all tests.
+            unsafe { sidestep_sys::call(libc::SYS_prctl, [option as usize, a, b, 0, 0, 0]) }
+        };
+        // SAFETY: a handler that stores a flag.
+        assert_ne!(unsafe { libc::signal(libc::SIGSYS, trapped as *const () as usize) }, libc::SIG_ERR);
+        assert_eq!(confine(libc::PR_SET_NO_NEW_PRIVS, 1, 0), Ok(0));
+        let mode = libc::SECCOMP_MODE_FILTER as usize;
+        assert_eq!(confine(libc::PR_SET_SECCOMP, mode, &raw const filter as usize), Ok(0));
+    }
+
+    #[test]
+    fn who_may_make_no_call_does_not_ask_for_the_number_of_threads() {
+        let ended = std::thread::spawn(|| {
+            forbid_files();
+            (is_last_thread(false), TRAPPED.load(Relaxed))
+        });
+        assert_eq!(ended.join().expect("no panic"), (false, false), "a filter that kills would end the program");
+    }
 }
