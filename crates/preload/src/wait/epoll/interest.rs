@@ -1,6 +1,6 @@
 //! epoll_ctl(2): changes of what the program is interested in.
 
-use super::giveback::{drop_doorbell, drop_set_aside, give_way, holds, leave_to_kernel, note_native};
+use super::giveback::{drop_doorbell, drop_set_aside, give_way, hand_back, holds, leave_to_kernel, note_native};
 use super::mask::watch_anew;
 use super::seen::{is_seen, reconsider, removed, share};
 use super::takeover::take_over;
@@ -92,6 +92,10 @@ fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Opti
     let (mut is_first, mut is_less) = (false, false);
     let result = s.with(|inner| {
         let r = inner.reg(fd).filter(|r| r.is_managed())?;
+        if !r.is_present() && !arena::conn(r.conn).is_attached() {
+            hand_back(s, &mut inner.regs, fd); // for the kernel it is still in the set, where the program adds it anew
+            return None;
+        }
         is_less = asks_for_less(r, op, wanted);
         let result = change(r, op, wanted)?;
         if result.is_ok() {
@@ -164,4 +168,36 @@ fn record(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) {
             _ => {}
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kernel_ctl;
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    /// A relative that uses the connection, too, brings it back to the kernel, and does not know of this process's registrations.
+    #[test]
+    fn what_was_removed_is_added_again_after_a_relative_has_brought_the_connection_back() {
+        let conn = arena::alloc().expect("a record");
+        arena::conn(conn).reset(0, arena::bit());
+        let (mine, _theirs) = UnixStream::pair().expect("two sockets");
+        let (fd, epfd) = (mine.as_raw_fd(), sidestep_sys::fd::doorbell().expect("a set"));
+        let index = sets::create(epfd).expect("a record");
+        let s = sets::get(index);
+        kernel_ctl(epfd, EPOLL_CTL_ADD, fd, IN, tag::of(fd)).expect("a registration");
+        s.with(|inner| {
+            if let Some(r) = inner.register(fd, (IN, 7), reg::MANAGED) {
+                r.conn = conn;
+            }
+        });
+        let wanted = epoll_event { events: IN, u64: 7 };
+        let native = || kernel_ctl(epfd, EPOLL_CTL_ADD, fd, IN, 7).map_or(-1, |()| 0);
+        assert_eq!(ctl(index, EPOLL_CTL_ADD, fd, &raw const wanted, native), 0, "EEXIST");
+        assert!(s.has(fd, Reg::is_native));
+        s.refs.store(0, Release);
+        sidestep_sys::fd::close(epfd);
+        arena::let_go(conn);
+    }
 }
