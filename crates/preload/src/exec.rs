@@ -18,9 +18,10 @@ pub fn prepare() {
     if !lineage::is_own() {
         return drain_inherited_to_kernel(); // the rest is another process's
     }
-    each_inherited(Batch::hand_over);
+    let batch = Batch::begin();
+    each_inherited(&batch, Batch::hand_over);
     errno::keep(|| {
-        wait::epoll::shared::hand_over_before_exec(survives);
+        wait::epoll::shared::hand_over_before_exec(&batch, survives);
         wait::epoll::shared::before_exec(survives);
         let_closed_go();
         arena::leave_place();
@@ -65,24 +66,24 @@ fn survives(fd: i32) -> bool {
 
 /// Moves the connections that another program is about to inherit to the kernel. This program keeps using them.
 pub fn drain_inherited_to_kernel() {
-    each_inherited(Batch::to_kernel);
+    each_inherited(&Batch::begin(), Batch::to_kernel);
 }
 
-fn each_inherited(by: fn(&Batch, &'static Conn, i32, Reason)) {
+fn each_inherited(batch: &Batch, by: fn(&Batch, &'static Conn, i32, Reason)) {
     thread::parts().faults.restore();
     errno::keep(|| {
-        let (batch, mut any) = (Batch::begin(), false);
+        let mut any = false;
         fdtable::for_each(|fd, kind| {
             let Kind::Conn(index) = kind else { return };
             let c = arena::conn(index);
             any |= c.is_attached();
             // A connection on the kernel must stay there: the other program may use it at any time.
             if survives(fd) {
-                by(&batch, c, fd, Reason::Exec);
+                by(batch, c, fd, Reason::Exec);
             }
         });
         if any && lineage::is_borrowed() {
-            drain_copies_to_kernel(&batch);
+            drain_copies_to_kernel(batch);
         }
     });
 }
@@ -118,9 +119,10 @@ pub fn confine() {
     drain_all_to_kernel(Reason::Sandbox);
     errno::keep(|| {
         // First the sets: they find their registrations by the connections that are followed.
+        let batch = Batch::begin();
         fdtable::for_each(|_, kind| {
             if let Kind::Set(index) = kind {
-                wait::epoll::leave_to_kernel(index, Reason::Sandbox);
+                wait::epoll::leave_in_batch(index, &batch, Reason::Sandbox);
             }
         });
         let mut is_any_left = false;

@@ -46,7 +46,7 @@ fn drain_one(batch: &Batch, number: *const c_int) {
     let Ok(passed) = user::read(number) else { return };
     errno::keep(|| match fdtable::get(passed) {
         Kind::Conn(index) => batch.hand_over(arena::conn(index), passed, Reason::Passed),
-        Kind::Set(index) => shared::hand_over(index, Reason::Passed),
+        Kind::Set(index) => shared::hand_over(index, batch, Reason::Passed),
         _ => {}
     });
 }

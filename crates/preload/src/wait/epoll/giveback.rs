@@ -149,8 +149,7 @@ pub(super) fn disinherit(s: &Set) {
 
 /// Gives everything in the set back to the kernel for good.
 #[cold]
-pub(super) fn drain_set_to_kernel(s: &Set, reason: Reason) {
-    let batch = Batch::begin();
+pub(super) fn drain_set_to_kernel(s: &Set, batch: &Batch, reason: Reason) {
     for_each_managed(s, |fd, c| {
         batch.to_kernel(c, fd, reason);
         drop_doorbell(s, c);
@@ -210,9 +209,15 @@ fn sets_in(s: &Set, mut each: impl FnMut(u32)) {
 /// Stops managing the set for good. For io_uring, which is about to wait for it in the kernel, and for foreign use of our tags.
 #[cold]
 pub fn leave_to_kernel(index: u32, reason: Reason) {
+    leave_in_batch(index, &Batch::begin(), reason);
+}
+
+/// As [`leave_to_kernel`], of one of several sets: their connections have a limited time together.
+#[cold]
+pub fn leave_in_batch(index: u32, batch: &Batch, reason: Reason) {
     let s = sets::get(index);
     s.is_kernels.store(true, Relaxed);
-    drain_set_to_kernel(s, reason);
+    drain_set_to_kernel(s, batch, reason);
     // SYNC given back: a wait that finds this finds no tag of ours in the kernel's set.
     s.is_given_back.store(true, Release);
 }
@@ -248,10 +253,11 @@ mod tests {
 
     /// The library cannot send in place of this peer, which does nothing.
     #[test]
-    fn one_wait_is_for_all_connections_in_a_set_of_a_stopped_peer() {
-        let (at, index) = (silent_link(0x7e64), sets::create(-1).expect("a record"));
-        let s = sets::get(index);
-        let sockets = [0, 1, 2].map(|slot| {
+    fn one_wait_is_for_all_connections_in_several_sets_of_a_stopped_peer() {
+        let (at, batch) = (silent_link(0x7e64), Batch::begin());
+        let all = [(); 3].map(|()| sets::get(sets::create(-1).expect("a record")));
+        let sockets = [0, 1, 2, 3].map(|slot| {
+            let s = all[slot % all.len()];
             let (mine, theirs) = connected();
             let (fd, c) = (mine.as_raw_fd(), attached(at, slot));
             with_unread(c, 100);
@@ -265,14 +271,14 @@ mod tests {
             (mine, theirs)
         });
         let began = Instant::now();
-        drain_set_to_kernel(s, Reason::Exec);
+        all.iter().for_each(|s| drain_set_to_kernel(s, &batch, Reason::Exec));
         let took = began.elapsed();
         for (mine, _) in &sockets {
             fdtable::set(mine.as_raw_fd(), Kind::Other);
-            assert!(!s.has(mine.as_raw_fd(), Reg::is_managed));
+            assert!(!all.iter().any(|s| s.has(mine.as_raw_fd(), Reg::is_managed)));
         }
         assert!((Duration::from_secs(2)..Duration::from_secs(4)).contains(&took), "{took:?}");
-        s.refs.store(0, Release);
+        all.iter().for_each(|s| s.refs.store(0, Release));
         link::remove(at);
     }
 

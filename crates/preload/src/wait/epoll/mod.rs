@@ -26,7 +26,7 @@ mod tag;
 mod takeover;
 mod wait;
 
-pub use giveback::{abandon, demoted, drop_set_aside, leave_to_kernel, remove, return_to_kernel};
+pub use giveback::{abandon, demoted, drop_set_aside, leave_in_batch, leave_to_kernel, remove, return_to_kernel};
 pub use interest::ctl;
 pub use nested::{native_cap, nest, poll_nested};
 pub use news::for_each_number;

@@ -13,6 +13,7 @@
 use super::family::{is_used_here, record};
 use super::tag::{self, Source};
 use super::{giveback, kernel_ctl};
+use crate::drain::Batch;
 use crate::fdtable::{self, Kind};
 use crate::wait::Deadline;
 use crate::wait::sets::{self, Set};
@@ -65,7 +66,7 @@ pub(super) fn obey(s: &Set) {
 fn leave(s: &Set) {
     s.is_shared.store(true, SeqCst);
     s.had_waiter.store(true, Relaxed); // events with other processes' tags may come, which the program must not see
-    giveback::drain_set_to_kernel(s, Reason::Shared);
+    giveback::drain_set_to_kernel(s, &Batch::begin(), Reason::Shared);
     if let Some(r) = record(s) {
         // SYNC shared: a process that finds this bit cleared finds the managed registrations given back to the kernel.
         r.managers.fetch_and(!arena::bit(), SeqCst);
@@ -179,19 +180,19 @@ pub fn leave_family_in_child() {
 }
 
 /// The set is about to be another program's, too, which could make nothing of our tags: leaves it to the kernel, for good.
-pub fn hand_over(index: u32, reason: Reason) {
+pub fn hand_over(index: u32, batch: &Batch, reason: Reason) {
     uses(index); // registrations in an inherited set are a relative's to give back
-    giveback::leave_to_kernel(index, reason);
+    giveback::leave_in_batch(index, batch, reason);
 }
 
 /// Before exec(): the same for the sets that the new program inherits. If the exec() fails, they stay with the kernel.
-pub fn hand_over_before_exec(survives: impl Fn(i32) -> bool) {
+pub fn hand_over_before_exec(batch: &Batch, survives: impl Fn(i32) -> bool) {
     fdtable::for_each(|fd, kind| {
         if let Kind::Set(index) = kind
             && has_own_tags(sets::get(index))
             && survives(fd)
         {
-            hand_over(index, Reason::Exec);
+            hand_over(index, batch, Reason::Exec);
         }
     });
 }
