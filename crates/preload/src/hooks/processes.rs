@@ -274,12 +274,21 @@ pub fn limited(resource: c_int, changed: bool) {
 }
 
 pub unsafe fn unshare(flags: c_int) -> c_int {
+    if settings::active() && parts_descriptors(flags) {
+        exec::drain_all_to_kernel(Reason::Shared);
+    }
     // SAFETY: the program's own call.
     let result = unsafe { next::unshare(flags) };
     if result == 0 && flags & libc::CLONE_NEWPID != 0 {
         pid_namespace::moved();
     }
     result
+}
+
+/// Whether unshare(2) with these flags gives the thread a descriptor table of its own, beside that of other threads. Then a number stands
+/// for two files, and the library would take one thread's file for the other's connection.
+fn parts_descriptors(flags: c_int) -> bool {
+    flags & libc::CLONE_FILES != 0 && !is_last_thread(true)
 }
 
 /// The descriptor says into which namespaces, of which one may be for processes.
@@ -335,6 +344,12 @@ mod tests {
         assert_eq!(confine(libc::PR_SET_NO_NEW_PRIVS, 1, 0), Ok(0));
         let mode = libc::SECCOMP_MODE_FILTER as usize;
         assert_eq!(confine(libc::PR_SET_SECCOMP, mode, &raw const filter as usize), Ok(0));
+    }
+
+    #[test]
+    fn a_thread_beside_others_parts_its_descriptors_from_theirs() {
+        let answers = std::thread::spawn(|| [libc::CLONE_FILES, libc::CLONE_FS].map(parts_descriptors));
+        assert_eq!(answers.join().expect("no panic"), [true, false]);
     }
 
     #[test]
