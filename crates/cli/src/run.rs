@@ -14,6 +14,7 @@ use sidestep_broker::trust::Rules;
 use sidestep_error::chain;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -91,8 +92,8 @@ fn try_to_prepare(command: &mut Command, config: Option<&Path>) -> Result<(), Wi
 fn preload(library: &Path, before: Option<OsString>) -> OsString {
     let mut list = library.as_os_str().to_owned();
     let others = before.unwrap_or_default();
-    let others = others.to_string_lossy();
-    for other in others.split([':', ' ']).filter(|other| !other.is_empty() && Path::new(other) != library) {
+    let others = others.as_bytes().split(|byte| b": ".contains(byte)).map(OsStr::from_bytes);
+    for other in others.filter(|other| !other.is_empty() && Path::new(other) != library) {
         list.push(":");
         list.push(other);
     }
@@ -199,5 +200,7 @@ mod tests {
         assert_eq!(preload(Path::new("/l/s.so"), None), "/l/s.so");
         assert_eq!(list("/a.so:/b.so"), "/l/s.so:/a.so:/b.so");
         assert_eq!(list("/a.so /l/s.so"), "/l/s.so:/a.so");
+        let latin = OsStr::from_bytes(b"/\xe4.so").to_owned();
+        assert_eq!(preload(Path::new("/l/s.so"), Some(latin)), OsStr::from_bytes(b"/l/s.so:/\xe4.so"));
     }
 }
