@@ -84,7 +84,7 @@ pub fn duplicated(old: i32, new: i32) {
             refs.fetch_add(1, AcqRel);
             if !fdtable::set(new, Kind::Set(index)) {
                 refs.fetch_sub(1, AcqRel);
-                errno::keep(|| wait::epoll::shared::hand_over(index, Reason::Dup)); // waits by that number would get our tags
+                errno::keep(|| wait::epoll::shared::hand_over(index, &drain::Batch::begin(), Reason::Dup)); // waits by that number would get our tags
             }
         }
         Kind::Ring(index) => {
