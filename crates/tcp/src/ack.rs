@@ -87,7 +87,8 @@ impl AnswerLimit {
     }
 }
 
-/// The size of the peer's full segments: the largest that has arrived, as Linux estimates it (`tcp_measure_rcv_mss`).
+/// The size of the peer's full segments: the largest that has arrived, as Linux estimates it (`tcp_measure_rcv_mss`). Segments that were
+/// joined on their way do not count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullSegment(u32);
 

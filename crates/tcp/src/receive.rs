@@ -105,7 +105,7 @@ impl Connection {
             Acknowledges::Nothing => next.same_ack(segment, &self.agreed)?,
             Acknowledges::More => next.more_acked(segment, self, now)?,
         }
-        next.take(payload, now);
+        next.take(payload, self.agreed.mss, now);
         Ok((next, payload))
     }
 
@@ -181,15 +181,15 @@ impl State {
         Ok(())
     }
 
-    /// New bytes, in order.
-    fn take(&mut self, payload: &[u8], now: u64) {
+    /// New bytes, in order. `mss`: a longer payload is several segments, which were joined on their way.
+    fn take(&mut self, payload: &[u8], mss: u32, now: u64) {
         if payload.is_empty() {
             return;
         }
         let len = payload.len() as u32;
         let Progress { rcv_nxt, rcv_acked, .. } = self.progress;
         self.progress.rcv_nxt = rcv_nxt.plus(len);
-        self.full = self.full.seen(len);
+        self.full = self.full.seen(len.min(mss));
         self.ack = self.ack.received(self.progress.rcv_nxt.since(rcv_acked), self.full.bytes(), now);
     }
 }

@@ -202,7 +202,7 @@ fn data_takes_the_acknowledgement_along() {
 
 #[test]
 fn the_second_full_segment_is_acknowledged_at_once() {
-    let mut bench = bench(|_| {});
+    let mut bench = bench(|saved| saved.agreed.mss = 600);
     assert_eq!(bench.receive(segment(&[0; 600], |_| {})), accepted(600, 0));
     assert_eq!(bench.acks(), []);
     assert_eq!(bench.receive(segment(&[0; 600], |it| it.seq = Seq(NXT + 600))), accepted(600, 0));
@@ -210,6 +210,18 @@ fn the_second_full_segment_is_acknowledged_at_once() {
     assert_eq!(bench.progress().rcv_acked, Seq(NXT + 1200));
     assert_eq!(bench.receive(segment(&[0; 600], |it| it.seq = Seq(NXT + 1200))), accepted(600, 0));
     assert_eq!(bench.acks(), [], "the count starts anew");
+}
+
+/// A peer whose congestion window is no larger than the frame would wait for the delayed acknowledgement.
+#[test]
+fn segments_that_were_joined_on_their_way_are_acknowledged_at_once() {
+    let mut bench = bench(|saved| saved.agreed.mss = 600);
+    assert_eq!(bench.receive(segment(&[0; 2400], |_| {})), accepted(2400, 0));
+    assert_eq!(bench.acks(), [NXT + 2400]);
+    assert_eq!(bench.receive(segment(&[0; 600], |it| it.seq = Seq(NXT + 2400))), accepted(600, 0));
+    assert_eq!(bench.acks(), []);
+    assert_eq!(bench.receive(segment(&[0; 600], |it| it.seq = Seq(NXT + 3000))), accepted(600, 0));
+    assert_eq!(bench.acks(), [NXT + 3600], "later segments are as long as before");
 }
 
 #[test]
