@@ -118,6 +118,18 @@ impl<T: Send + 'static> Executors<T> {
         executor.tasks.send(task).expect("an executor ends after its sender only");
     }
 
+    /// Closes a socket of this domain, which may linger, and then tells `what`. Those that linger wait for each other, so they are to be of
+    /// one domain: only sockets of domains without an executor are closed by that of nobody.
+    pub fn close(&self, domain: Key, socket: OwnedFd, what: T) {
+        let executor = if self.connections(domain) > 0 { domain } else { Key::default() };
+        let reports = self.reports();
+        let close = move |closing: &mut Closing| {
+            closing.close(reports.once_closed(socket, what));
+            None
+        };
+        self.give(executor, Box::new(close));
+    }
+
     /// What says later what a task does not return.
     pub fn reports(&self) -> Reports<T> {
         self.reports.clone()
@@ -304,9 +316,8 @@ mod tests {
         assert!(!all.wait(Duration::from_millis(1), Instant::now() + LONG));
     }
 
-    #[test]
-    fn a_socket_that_lingers_counts_until_it_is_closed_and_keeps_no_other_task_waiting() {
-        let all = Executors::start(None).unwrap();
+    /// A socket whose last close takes long, and its other end.
+    fn lingering() -> (TcpStream, TcpStream) {
         let (mut ours, theirs) = connected();
         ours.set_nonblocking(true).unwrap();
         let full = loop {
@@ -316,18 +327,34 @@ mod tests {
         };
         assert_eq!(full.kind(), ErrorKind::WouldBlock);
         rustix::net::sockopt::set_socket_linger(&ours, Some(3 * LONG)).unwrap();
-        let reports = all.reports();
-        let close = move |closing: &mut Closing| {
-            closing.close(reports.once_closed(ours.into(), "closed"));
-            None
-        };
-        all.give(Key::default(), Box::new(close));
+        (ours, theirs)
+    }
+
+    #[test]
+    fn a_socket_that_lingers_counts_until_it_is_closed_and_keeps_no_other_task_waiting() {
+        let all = Executors::start(None).unwrap();
+        let (ours, theirs) = lingering();
+        all.close(Key::default(), ours.into(), "closed");
         all.give(Key::default(), Box::new(|_| Some("another task")));
         assert_eq!(next(&all), "another task");
         assert_eq!(all.next(), None, "it lingers");
         // Bytes that nobody has read reset the connection, and so end the lingering.
         drop(theirs);
         assert_eq!(next(&all), "closed");
+    }
+
+    #[test]
+    fn a_socket_that_lingers_delays_no_close_of_a_domain_that_has_an_executor() {
+        let [mallory, carol] = [1, 2].map(|pod| Key::from(Domain::Pod(pod)));
+        let mut all = Executors::start(None).unwrap();
+        all.admit(carol).unwrap();
+        let ((hers, _peer), (his, its_peer)) = (connected(), lingering());
+        rustix::net::sockopt::set_socket_linger(&hers, Some(LONG)).unwrap();
+        all.close(mallory, his.into(), "the one that lingers");
+        all.close(carol, hers.into(), "another domain's");
+        assert_eq!(next(&all), "another domain's");
+        drop(its_peer);
+        assert_eq!(next(&all), "the one that lingers");
     }
 
     #[test]

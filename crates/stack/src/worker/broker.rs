@@ -86,11 +86,11 @@ impl Worker {
         let held = self.executors.connections(domain);
         if !room::is_for(held, self.sockets(), self.room) {
             self.say("not taken: the room that is left is for doorbells, or for others' connections");
-            return self.turn_away(number, socket, Reason::FdLimit);
+            return self.turn_away(number, domain, socket, Reason::FdLimit);
         }
         if let Err(error) = self.executors.admit(domain) {
             self.say(&format!("not taken: no thread can be started: {error}"));
-            return self.turn_away(number, socket, Reason::Memory);
+            return self.turn_away(number, domain, socket, Reason::Memory);
         }
         let (terms, changes, reports) = (self.terms.clone(), self.changes, self.executors.reports());
         let done = move |examined| Done::Examined { number, domain, changes, examined };
@@ -106,10 +106,9 @@ impl Worker {
     }
 
     /// Closes a socket for which there is no room. The broker has its answer only then: each domain may have so many open questions.
-    fn turn_away(&mut self, number: u64, socket: OwnedFd, reason: Reason) {
+    fn turn_away(&mut self, number: u64, domain: Key, socket: OwnedFd, reason: Reason) {
         self.others += 1;
-        // Not by the domain's executor: if that one sleeps, any number of sockets would wait for it.
-        self.close(Key::default(), socket, Done::TurnedAway(number, reason));
+        self.executors.close(domain, socket, Done::TurnedAway(number, reason));
     }
 
     /// An executor has looked at a connection that was shown. `changes`: how many changes had been heard of before.
@@ -143,7 +142,7 @@ impl Worker {
     fn discard(&mut self, subject: Option<Subject>) {
         if let Some(Subject { socket, domain, .. }) = subject {
             self.others += 1;
-            self.close(domain, socket, Done::Discarded(domain));
+            self.executors.close(domain, socket, Done::Discarded(domain));
         }
     }
 
@@ -151,16 +150,6 @@ impl Worker {
     pub(super) fn discarded(&mut self, domain: Key) {
         self.others -= 1;
         self.executors.leave(domain);
-    }
-
-    /// The socket counts until `done` is heard: it may linger.
-    fn close(&self, domain: Key, socket: OwnedFd, done: Done) {
-        let reports = self.executors.reports();
-        let close = move |closing: &mut Closing| {
-            closing.close(reports.once_closed(socket, done));
-            None
-        };
-        self.executors.give(domain, Box::new(close));
     }
 
     fn assigned(&mut self, msg: &Msg) -> Result<(), Error> {
