@@ -23,7 +23,7 @@ const INLET: usize = 3;
 
 impl Parts {
     /// The descriptors in a fixed order, to be passed by SCM_RIGHTS: three, two for each queue, and three for an inlet. One message can
-    /// carry 253, which is enough for 125 queues.
+    /// carry 253, which is enough for 125 queues of a single device only.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let common = [&self.link, &self.inject, &self.taken];
         let others = self.queues.iter().flatten().chain(self.inlet.iter().flatten());
