@@ -7,7 +7,7 @@ pub fn epoll_mask(epfd: i32, fd: i32) -> Option<u32> {
     let mut path = *b"/proc/self/fdinfo/4294967295\0";
     let end = process::write_decimal(&mut path[18..], epfd as u32) + 18;
     path[end] = 0;
-    let file = process::open_to_read(path.as_ptr())?;
+    let file = process::open(path.as_ptr()).ok()?;
     let found = find(file, fd);
     fdsys::close(file);
     found

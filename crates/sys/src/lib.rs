@@ -7,6 +7,7 @@ pub mod arch;
 
 pub mod clock;
 pub mod control;
+pub mod descriptors;
 pub mod elf;
 pub mod fd;
 pub mod fdinfo;

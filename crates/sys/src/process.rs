@@ -88,17 +88,17 @@ pub(crate) fn write_decimal(to: &mut [u8], mut n: u32) -> usize {
     digits
 }
 
-/// `path`: NUL-terminated.
-pub(crate) fn open_to_read(path: *const u8) -> Option<i32> {
+/// To be read. `path`: NUL-terminated.
+pub(crate) fn open(path: *const u8) -> Result<i32> {
     let at = libc::AT_FDCWD as usize;
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     // SAFETY: a NUL-terminated path.
-    unsafe { call(libc::SYS_openat, [at, path as usize, flags, 0, 0, 0]) }.ok().map(|fd| fd as i32)
+    unsafe { call(libc::SYS_openat, [at, path as usize, flags, 0, 0, 0]) }.map(|fd| fd as i32)
 }
 
 /// The beginning of a small file. `path`: NUL-terminated.
 fn read_file(path: *const u8, text: &mut [u8]) -> Option<usize> {
-    let fd = open_to_read(path)?;
+    let fd = open(path).ok()?;
     // SAFETY: a writable buffer with its length.
     let n = unsafe { call(libc::SYS_read, [fd as usize, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };
     crate::fd::close(fd);

@@ -65,8 +65,8 @@ fn vacate(a: &Arena, places: u64) {
         }
     }
     for s in a.sets() {
-        let FamilySet { holders, users, managers, .. } = s;
-        clear(&[managers, users, holders], places);
+        let FamilySet { holders, users, managers, executed, .. } = s;
+        clear(&[executed, managers, users, holders], places);
     }
     (0..PLACES).filter(|place| places >> place & 1 != 0).for_each(|place| a.family[place as usize].store(0, Release));
 }

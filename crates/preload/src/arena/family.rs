@@ -127,6 +127,12 @@ pub fn forget_place() {
     PLACE.store(0, Relaxed);
 }
 
+/// Number of the process at this place. None: it is not known yet, or there is none any more.
+pub fn process_at(place: u32) -> Option<u32> {
+    let word = arena()?.family[place as usize].load(Acquire);
+    (word != 0 && word & (UNBORN | REAPING) == 0).then_some(word)
+}
+
 /// Whether another living process has its bit in this word.
 pub fn has_others(word: &AtomicU64) -> bool {
     any_other(word.load(Acquire), &mut 0)

@@ -37,6 +37,10 @@ pub struct FamilySet {
     pub users: AtomicU64,
     /// Processes that have managed registrations there, which the others do not know.
     pub managers: AtomicU64,
+    /// Processes that have executed another program, which has inherited the set: what that program does with it, nobody tells us.
+    pub executed: AtomicU64,
+    /// How often a process has become a holder. While that is the same, each bit is still the same process's.
+    pub entries: AtomicU32,
     /// 1: several processes have used the set. Nothing is managed there from now on.
     pub is_shared: AtomicU32,
 }

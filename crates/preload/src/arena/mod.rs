@@ -17,11 +17,11 @@ mod shared_sets;
 pub use birth::Birth;
 pub use family::{
     any_other_lately, become_child, bit, cancel_child, child_is, forget_place, has_others, leave_family, leave_holders,
-    leave_place, me, reserve_for_child,
+    leave_place, me, process_at, reserve_for_child,
 };
 pub use memory::{CONNS, FamilySet, conn, exists, local};
 pub use records::{
     alloc, held_by_others, held_lately, hold_late, is_inherited, let_go, let_go_for_exec, number, rejoin,
     share_with_child,
 };
-pub use shared_sets::{alloc_set, family_set};
+pub use shared_sets::{Held, alloc_set, family_set};

@@ -3,7 +3,28 @@
 use super::dead::reap_all;
 use super::family::me;
 use super::memory::{FamilySet, arena};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// What a process has found out lately about the relatives that have one of its sets, too.
+pub struct Held {
+    /// Time (ticks) until which some relative is assumed to have the set.
+    pub until: AtomicU64,
+    /// Relatives that have executed programs which have closed the set, as places in the family.
+    pub closed_by: AtomicU64,
+    /// `entries` of the record before that was found out.
+    pub closed_at: AtomicU32,
+}
+
+impl Held {
+    pub const fn new() -> Held {
+        Held { until: AtomicU64::new(0), closed_by: AtomicU64::new(0), closed_at: AtomicU32::new(0) }
+    }
+
+    pub fn forget(&self) {
+        self.until.store(0, Relaxed);
+        self.closed_by.store(0, Relaxed);
+    }
+}
 
 /// The record of a set with this number, which came from [`alloc_set`].
 pub fn family_set(number: u32) -> Option<&'static FamilySet> {
@@ -30,6 +51,7 @@ pub fn alloc_set() -> Option<u32> {
     let s = &a.sets[index];
     s.users.store(0, Relaxed);
     s.managers.store(0, Relaxed);
+    s.executed.store(0, Relaxed);
     s.is_shared.store(0, Release);
     Some(index as u32 + 1)
 }

@@ -3,6 +3,7 @@
 //! A set stays a kernel set. The registration of an upgraded connection is *managed*: in the kernel's set it is edge-triggered
 //! and has a tag of ours. The program's events and data are kept here.
 
+use crate::arena::Held;
 use crate::critical::Lock;
 use crate::spin::Spin;
 use crate::{generation, thread, waiter};
@@ -115,8 +116,8 @@ pub struct Set {
     pub family: AtomicU32,
     /// Several processes use the set, so nothing in it is managed.
     pub is_shared: AtomicBool,
-    /// Time (ticks) until which a relative is assumed to have the set, too.
-    pub held_until: AtomicU64,
+    /// What has been found out lately about relatives that have the set, too.
+    pub held: Held,
     /// Number of the waiter. -1: the set has not been one yet. Below: it was one, as [`Set::give_waiter_up`] says.
     waiter: AtomicI32,
     /// The set has been a waiter, in this process or in a parent: events with our tags may come.
@@ -164,7 +165,7 @@ static SET: [Set; SETS] = [const {
         used_in: AtomicU32::new(0),
         family: AtomicU32::new(0),
         is_shared: AtomicBool::new(false),
-        held_until: AtomicU64::new(0),
+        held: Held::new(),
         waiter: AtomicI32::new(-1),
         had_waiter: AtomicBool::new(false),
         nested: AtomicBool::new(false),
@@ -230,7 +231,7 @@ pub fn create(fd: i32) -> Option<u32> {
     s.fd.store(fd, Relaxed);
     s.life.fetch_add(1, Release);
     s.waiter.store(-1, Relaxed);
-    s.held_until.store(0, Relaxed);
+    s.held.forget();
     [&s.used_in, &s.family, &s.changer].into_iter().for_each(|word| word.store(0, Relaxed));
     let lives = [&s.had_waiter, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_shared];
     // Not `entries_used`: a thread that still waits in the closed set has the buffer, and gives it back itself.

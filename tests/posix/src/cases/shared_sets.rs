@@ -8,6 +8,8 @@ use crate::sys::epoll::{ET, EXCLUSIVE, Epoll, IN, ONESHOT, OUT, RDHUP};
 use crate::sys::net::Family::V4;
 use crate::sys::process::{Child, in_child};
 use crate::sys::{Fd, fds, io, net, poll};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 pub const CASES: &[Case] = &[
     case("shared_sets.child_hears_what_its_parent_adds", || filled_by_parent(IN)),
@@ -24,7 +26,8 @@ pub const CASES: &[Case] = &[
     case("shared_sets.edge_of_a_listener_after_a_child_is_told", listener_after_a_child),
     case("shared_sets.one_shot_after_a_child_has_used_the_set", one_shot_after_a_child),
     case("shared_sets.children_that_die_at_once_leave_the_set", after_dead_children),
-    case("shared_sets.a_program_that_a_child_becomes_has_no_set", || child_becomes("sleep")),
+    case("shared_sets.a_program_that_a_child_becomes_has_no_set", || child_becomes(|_| sleep())),
+    case("shared_sets.a_program_that_a_child_becomes_closes_the_set", || child_becomes(closes)),
 ];
 
 /// Result of a wait of `ms`, as a byte: the event's data, or 0.
@@ -267,20 +270,35 @@ fn after_dead_children() {
     end.recv(100);
 }
 
-/// The set is close-on-exec: a child that executes another program does not have it any longer.
-fn child_becomes(program: &str) {
+/// A child executes another program, which does not have the set, or closes it as soon as it begins.
+fn child_becomes(program: fn(Epoll) -> Command) {
     let (set, _end, _other) = used_set();
     let child = in_child(|| {
-        let error = std::os::unix::process::CommandExt::exec(std::process::Command::new(program).arg("20"));
-        panic!("{program}: {error}");
+        let mut command = program(set);
+        let error = command.exec();
+        panic!("{command:?}: {error}");
     });
     eventually("the child is another program", || {
-        std::fs::read_to_string(format!("/proc/{}/comm", child.pid)).is_ok_and(|name| name.trim() == program)
+        std::fs::read_to_string(format!("/proc/{}/comm", child.pid)).is_ok_and(|name| name.trim() == "sleep")
     });
     let (mut new, mut peer) = new_in(set, IN);
     goes_by_ring(set, &mut new, &mut peer);
     crate::sys::signal::send_to(child.pid, libc::SIGKILL);
     assert_eq!(child.wait(), crate::sys::process::Ended::Signal(libc::SIGKILL));
+}
+
+fn sleep() -> Command {
+    let mut command = Command::new("sleep");
+    command.arg("20");
+    command
+}
+
+/// As Erlang's machine does: the set is not close-on-exec, and a program that its child becomes closes all that it has inherited.
+fn closes(set: Epoll) -> Command {
+    fds::set_cloexec(set.fd, false);
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("exec {}>&-; exec sleep 20", set.fd)]);
+    command
 }
 
 /// TCP state of net/tcp_states.h.

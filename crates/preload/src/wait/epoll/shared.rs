@@ -10,7 +10,7 @@
 //! so there, and then looks for others. A process that takes a registration over says so, and then looks whether the set is
 //! shared.
 
-use super::family::{is_used_here, record};
+use super::family::{enter, is_used_here, record};
 use super::tag::{self, Source};
 use super::{giveback, kernel_ctl};
 use crate::drain::Batch;
@@ -136,7 +136,7 @@ pub fn before_fork() {
 pub fn hold(place: u32) {
     for_each_set(|s| {
         if let Some(r) = record(s) {
-            r.holders.fetch_or(1 << place, SeqCst);
+            enter(r, 1 << place);
         }
     });
 }
@@ -145,7 +145,7 @@ pub fn hold(place: u32) {
 /// family has no place for the process, its relatives leave the set to the kernel, too.
 pub fn hold_late() {
     for_each_set(|s| match record(s) {
-        Some(r) if arena::bit() != 0 => drop(r.holders.fetch_or(arena::bit(), SeqCst)),
+        Some(r) if arena::bit() != 0 => enter(r, arena::bit()),
         Some(r) => r.is_shared.store(1, SeqCst),
         None => s.is_shared.store(true, Relaxed),
     });
@@ -202,12 +202,14 @@ fn has_own_tags(s: &Set) -> bool {
     s.had_waiter.load(Relaxed) && s.generation.load(Relaxed) == generation::get()
 }
 
-/// Before exec(): this process gives up the sets that exec() closes.
+/// Before exec(): this process gives up the sets that exec() closes, and says which ones it takes along.
 pub fn before_exec(survives: impl Fn(i32) -> bool) {
     for_each_set(|s| {
         if !any_number(s, &survives) {
             leave_family(s);
             s.used_in.store(0, Relaxed); // for the case that exec() fails
+        } else if let Some(r) = record(s) {
+            r.executed.fetch_or(arena::bit(), SeqCst);
         }
     });
 }
