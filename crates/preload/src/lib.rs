@@ -53,6 +53,7 @@ mod suspend;
 mod symbol;
 mod text;
 mod thread;
+mod unseen;
 mod uring;
 mod user;
 mod wait;

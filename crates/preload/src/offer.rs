@@ -1,7 +1,7 @@
 //! Whether a connection is worth a ring, and the offer of it to the broker.
 
 use crate::record::{Conn, flag};
-use crate::{arena, attach, broker, counters, errno, fork, member, rest, settings, wait};
+use crate::{arena, attach, broker, counters, errno, fork, member, rest, settings, unseen, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::{Reason, env};
 use sidestep_conn::worth::{self, Worth};
@@ -106,7 +106,9 @@ fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
             in_sets = Some(may && in_sets != Some(false));
         }
     });
-    if !in_sets.unwrap_or(is_waited_for(c)) {
+    if !in_sets.unwrap_or_else(|| {
+        is_waited_for(c) && (c.has(flag::WAITED) || !c.is_nonblocking_unseen(fd) && !unseen::has_set())
+    }) {
         // Some wait of the program goes past us. Not for good: the first wait that we see may be yet to come.
         c.reason.store(Reason::NeverWaited as u32, Relaxed);
         return;

@@ -9,6 +9,7 @@ use sidestep_abi::Reason;
 use sidestep_abi::link::Slot;
 use sidestep_conn::{Course, Event, Half, Holders, Phase, Rx, Writer, course, phase};
 use sidestep_ring::{Data, counters as shared, page};
+use sidestep_sys::fd as fdsys;
 use sidestep_sys::lock::Taken;
 
 /// Bits of [`Conn::flags`], besides the connection's phase and the courses of its directions.
@@ -136,6 +137,17 @@ impl Conn {
     #[inline]
     pub fn may_wait(&self, flags: i32) -> bool {
         flags & libc::MSG_DONTWAIT == 0 && !self.has(flag::NONBLOCK)
+    }
+
+    /// Whether the program has set O_NONBLOCK where the library does not see it: by a system call instruction, or in another program. It
+    /// may wait there, too. `fd`: a descriptor of the connection.
+    #[cold]
+    pub fn is_nonblocking_unseen(&self, fd: i32) -> bool {
+        let is_set = |flags| flags as i32 & libc::O_NONBLOCK != 0;
+        !self.has(flag::NONBLOCK) && fdsys::fcntl(fd, libc::F_GETFL, 0).is_ok_and(is_set) && {
+            self.raise(flag::NONBLOCK);
+            true
+        }
     }
 
     pub fn raise(&self, flag: u32) -> bool {

@@ -1,4 +1,4 @@
-//! The open files of another process (proc(5), kcmp(2)).
+//! The epoll sets of a process (proc(5), kcmp(2)).
 
 use crate::{call, fd as fdsys, process};
 use libc::{EBADF, ENOENT, ESRCH};
@@ -13,6 +13,15 @@ const LENGTH: usize = 16;
 
 /// Whether a process has a descriptor of our epoll set `epfd`. A process that is gone has none. None: the kernel does not tell.
 pub fn has_epoll_set(pid: u32, epfd: i32) -> Option<bool> {
+    any_epoll_set(pid, |number| is_same(pid, epfd, number))
+}
+
+/// Whether a descriptor of this process that stands for an epoll set passes the test. None: the kernel does not tell.
+pub fn have_epoll_set(test: impl Fn(i32) -> bool) -> Option<bool> {
+    any_epoll_set(process::pid(), |number| Some(test(number)))
+}
+
+fn any_epoll_set(pid: u32, test: impl Fn(i32) -> Option<bool>) -> Option<bool> {
     let mut path = *b"/proc/4294967295/fd\0";
     let end = process::write_decimal(&mut path[6..], pid) + 6;
     path[end..end + 4].copy_from_slice(b"/fd\0");
@@ -20,7 +29,10 @@ pub fn has_epoll_set(pid: u32, epfd: i32) -> Option<bool> {
         Ok(directory) => directory,
         Err(error) => return [ENOENT, ESRCH].contains(&error.0).then_some(false),
     };
-    let found = find(directory, |name| is_same(pid, epfd, directory, name));
+    let found = find(directory, |name| match is_epoll_set(directory, name) {
+        true => test(core::str::from_utf8(&name[..name.len() - 1]).ok()?.parse().ok()?),
+        false => Some(false),
+    });
     fdsys::close(directory);
     found
 }
@@ -55,18 +67,18 @@ fn first(entries: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&name[..=end], later))
 }
 
-/// The name of each link says what kind of file it is, so that kcmp(2), which containers often forbid, is needed for epoll sets only.
-fn is_same(pid: u32, epfd: i32, directory: i32, name: &[u8]) -> Option<bool> {
+/// What the link says. No: also "." and "..", and what has been closed meanwhile.
+fn is_epoll_set(directory: i32, name: &[u8]) -> bool {
     const KIND: &[u8] = b"anon_inode:[eventpoll]";
     let mut to = [0_u8; KIND.len() + 1];
     let args = [directory as usize, name.as_ptr() as usize, to.as_mut_ptr() as usize, to.len(), 0, 0];
     // SAFETY: a NUL-terminated name and a writable buffer with its length.
-    let is_set = unsafe { call(libc::SYS_readlinkat, args) }.is_ok_and(|n| &to[..n] == KIND);
-    if !is_set {
-        return Some(false); // also "." and "..", and what has been closed meanwhile
-    }
-    let number: usize = core::str::from_utf8(&name[..name.len() - 1]).ok()?.parse().ok()?;
-    let args = [process::pid() as usize, pid as usize, SAME_FILE, epfd as usize, number, 0];
+    unsafe { call(libc::SYS_readlinkat, args) }.is_ok_and(|n| &to[..n] == KIND)
+}
+
+/// Whether descriptor `number` of the process stands for the same file as ours. Containers often forbid this call.
+fn is_same(pid: u32, ours: i32, number: i32) -> Option<bool> {
+    let args = [process::pid() as usize, pid as usize, SAME_FILE, ours as usize, number as usize, 0];
     // SAFETY: no memory involved.
     match unsafe { call(libc::SYS_kcmp, args) } {
         Ok(order) => Some(order == 0),

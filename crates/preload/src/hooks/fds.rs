@@ -2,7 +2,7 @@
 
 use super::conn;
 use crate::fdtable::{self, Kind};
-use crate::record::flag;
+use crate::record::{Conn, flag};
 use crate::stream::{rx, stretch};
 use crate::{arena, drain, errno, host, life::begin, life::numbers, next, thread, user};
 use core::ffi::{c_int, c_uint, c_ulong};
@@ -134,17 +134,26 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
         drain::both_once_read(arena::conn(index), fd, Reason::Async);
     }
     // SAFETY: the program's own call.
-    let result = unsafe { next::fcntl(fd, command, arg) };
+    let call = || unsafe { next::fcntl(fd, command, arg) };
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
-        libc::F_SETFL if result == 0 => {
-            if let Some(index) = conn(fd) {
-                arena::conn(index).put(flag::NONBLOCK, arg as c_int & libc::O_NONBLOCK != 0);
-            }
-            result
-        }
-        _ => result,
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, call()),
+        libc::F_SETFL => nonblocking(conn(fd).map(arena::conn), arg as c_int & libc::O_NONBLOCK != 0, call),
+        _ => call(),
     }
+}
+
+/// A call that sets O_NONBLOCK, or clears it. The flag is raised before the kernel's: a blocked call that finds only the kernel's takes it
+/// for set past the library.
+fn nonblocking(c: Option<&Conn>, on: bool, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(c) = c else { return call() };
+    let is_first = on && c.raise(flag::NONBLOCK);
+    let result = call();
+    if result == 0 {
+        c.put(flag::NONBLOCK, on);
+    } else if is_first {
+        c.lower(flag::NONBLOCK);
+    }
+    result
 }
 
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
@@ -157,13 +166,16 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
         drain::both_once_read(c, fd, Reason::Async);
     }
     // SAFETY: the program's own call.
-    let result = unsafe { next::ioctl(fd, request, arg) };
-    let Some(c) = c.filter(|_| result == 0) else { return result };
+    let call = || unsafe { next::ioctl(fd, request, arg) };
     let value = arg as *mut c_int;
+    if number == libc::FIONBIO
+        && let Ok(on) = user::read(value.cast_const())
+    {
+        return nonblocking(c, on != 0, call);
+    }
+    let result = call();
+    let Some(c) = c.filter(|_| result == 0) else { return result };
     match number {
-        libc::FIONBIO => {
-            let _ = user::read(value.cast_const()).map(|on| c.put(flag::NONBLOCK, on != 0));
-        }
         libc::FIONREAD if c.is_attached() => {
             // SAFETY: the program's own place for the number.
             let told = unsafe { user::write(value, rx::readable(c, fd) as c_int) };

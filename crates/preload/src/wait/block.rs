@@ -5,8 +5,9 @@ use crate::debts::{self, Debt, Kind};
 use crate::fdtable;
 use crate::life::numbers::orphan_done;
 use crate::record::{self, Conn};
-use crate::{arena, blocked, member, thread};
+use crate::{arena, blocked, drain, member, thread};
 use core::sync::atomic::{Ordering::*, fence};
+use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, arch};
 
 /// The debt of a blocked call: it keeps a connection alive.
@@ -36,7 +37,7 @@ impl Blocking {
 
     /// As [`Pause::pause`], but closing the descriptor meanwhile does not end the wait. `moved`: bytes that the call has moved
     /// already.
-    pub fn until(&mut self, index: u32, c: &Conn, fd: i32, want: Want, moved: usize) -> Result<()> {
+    pub fn until(&mut self, index: u32, c: &'static Conn, fd: i32, want: Want, moved: usize) -> Result<()> {
         if self.timeout_us == record::NO_WAIT {
             return Err(Errno(libc::EAGAIN));
         }
@@ -47,7 +48,11 @@ impl Blocking {
             keep(index, fd)?;
             self.keeps = Some(index);
         }
-        self.pause.pause(c, Number::kept(fd, index), want)
+        let result = self.pause.pause(c, Number::kept(fd, index), want);
+        if self.pause.was_past_us() {
+            drain::to_kernel(c, arena::number(index, fd), Reason::NeverWaited);
+        }
+        result
     }
 }
 

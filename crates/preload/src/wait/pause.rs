@@ -63,6 +63,8 @@ pub struct Pause {
     /// Whether its sleeps are no cancellation points.
     is_steady: bool,
     patience: Patience,
+    /// Whether the socket does not block, as was found before the first sleep: the program has set that past the library.
+    is_nonblocking: Option<bool>,
 }
 
 impl Pause {
@@ -77,12 +79,18 @@ impl Pause {
             quiet: None,
             is_steady: false,
             patience: Patience::default(),
+            is_nonblocking: None,
         }
     }
 
     /// As [`Pause::new`], for waits in the middle of a change, which cancelling the thread must not leave half done.
     pub fn steady(timeout_us: u64) -> Pause {
         Pause { is_steady: true, ..Pause::new(timeout_us) }
+    }
+
+    /// Whether the call has failed with EAGAIN since its socket does not block, which the library had not seen.
+    pub fn was_past_us(&self) -> bool {
+        self.is_nonblocking == Some(true)
     }
 
     /// The call has moved this many bytes so far; if it is interrupted, it returns that number.
@@ -110,6 +118,9 @@ impl Pause {
         self.looked = may_look && c.spin.wait(|| seems_ready(c, want) || quiet.is_disturbed()) && seems_ready(c, want);
         if self.looked {
             return Ok(());
+        }
+        if number.kept.is_some() && *self.is_nonblocking.get_or_insert_with(|| c.is_nonblocking_unseen(number.now())) {
+            return Err(Errno(libc::EAGAIN));
         }
         let result = sleep(c, number, want, deadline, &mut self.patience, (self.restarts, quiet));
         c.spin.waited(arch::ticks() - began);

@@ -12,7 +12,7 @@ use crate::sys::errno::{EAGAIN, EALREADY, ECONNREFUSED, EINPROGRESS, EISCONN, EN
 use crate::sys::net::Addr;
 use crate::sys::net::Family::{self, V4, V6};
 use crate::sys::select::{self, Bits, Sets};
-use crate::sys::{Fd, fds, io, net, poll};
+use crate::sys::{Fd, bare, fds, io, net, poll};
 use crate::ways::{receiving, sending};
 
 pub const CASES: &[Case] = &[
@@ -28,6 +28,7 @@ pub const CASES: &[Case] = &[
     case("nonblocking.partial_writes_go_on_exactly", partial_writes).bulk(),
     case("nonblocking.filled_then_waits_only_for_the_answer", waits_for_answer).bulk(),
     case("nonblocking.set_by_fionbio", by_fionbio),
+    case("nonblocking.set_by_an_instruction", by_instruction).bulk(),
     case("nonblocking.set_by_socket_and_accept4", by_creation).may("no wait ever sees the socket"),
     case("nonblocking.accept_does_not_inherit", accept_does_not_inherit),
     case("nonblocking.toggled_in_mid_stream", toggled),
@@ -225,6 +226,21 @@ fn partial_writes() {
     }
     peer.finish();
     assert!(partial > 0, "no write was partial: the case tested nothing");
+}
+
+fn by_instruction() {
+    let (mut end, mut peer) = link::client(V4);
+    bare::set_nonblocking(end.fd());
+    assert_eq!(end.rx.try_recv(10, io::read), Err(EAGAIN));
+    let set = bare::epoll_create();
+    bare::epoll_add(set, end.fd());
+    peer.send(10);
+    assert_eq!(bare::epoll_wait(set, 5000).len(), 1, "a wait that the library does not see");
+    end.recv(10);
+    let (mut end, mut peer) = link::client(V6);
+    bare::set_nonblocking(end.fd());
+    let filled = end.tx.fill();
+    peer.recv(filled);
 }
 
 fn by_fionbio() {

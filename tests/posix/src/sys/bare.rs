@@ -16,12 +16,29 @@ pub fn write(fd: Fd, bytes: &[u8]) -> isize {
     unsafe { call(libc::SYS_write, fd, bytes.as_ptr() as usize, bytes.len()) }
 }
 
+/// FIONBIO.
+pub fn set_nonblocking(fd: Fd) {
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads a live integer.
+    let result = unsafe { call(libc::SYS_ioctl, fd, libc::FIONBIO as usize, &raw const on as usize) };
+    assert_eq!(result, 0, "FIONBIO");
+}
+
 /// A new epoll set.
 pub fn epoll_create() -> Fd {
     // SAFETY: plain numbers.
     let fd = unsafe { call(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC, 0, 0) };
     assert!(fd >= 0, "epoll_create1: {fd}");
     fd as Fd
+}
+
+/// Adds `fd` to an epoll set, for EPOLLIN.
+pub fn epoll_add(set: Fd, fd: Fd) {
+    let event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+    let more = [&raw const event as usize, 0, 0];
+    // SAFETY: the kernel reads a live event.
+    let result = unsafe { call6(libc::SYS_epoll_ctl, set, libc::EPOLL_CTL_ADD as usize, fd as usize, more) };
+    assert_eq!(result, 0, "epoll_ctl");
 }
 
 /// Events of epoll_pwait(2) within `ms` milliseconds.
