@@ -77,7 +77,7 @@ def backends(node, namespace, service):
     """Of the Service's only port, by the agent's own word."""
     words = ("sidestep", "service", "show", f"{namespace}/{service}", "--json")
     ports = json.loads(run(*node.inside(node.container(SIDESTEP, "agent"), *words)))["ports"]
-    return len(ports[0]["backends"]) if ports else 0
+    return len(ports[0].get("backends", ())) if ports else 0
 
 
 def name(number):

@@ -15,6 +15,7 @@ pub mod limit;
 pub mod lock;
 pub mod mem;
 pub mod process;
+pub mod push;
 pub mod reserved;
 pub mod send_buffer;
 pub mod signal;

@@ -240,38 +240,6 @@ pub fn linger(fd: i32) -> Option<u32> {
     (on != 0).then_some(seconds as u32)
 }
 
-/// Number of bytes written that the kernel has not sent yet (SIOCOUTQNSD).
-fn unsent(fd: i32) -> Result<u32> {
-    const SIOCOUTQNSD: usize = 0x894b;
-    let mut n = 0i32;
-    // SAFETY: SIOCOUTQNSD writes one int.
-    unsafe { call(libc::SYS_ioctl, [fd as usize, SIOCOUTQNSD, &raw mut n as usize, 0, 0, 0]) }?;
-    Ok(n as u32)
-}
-
-/// Sends bytes that the kernel holds back for more to come (MSG_MORE, Nagle). The program's own setting stays.
-pub fn push(fd: i32) {
-    if unsent(fd).unwrap_or(0) == 0 {
-        return;
-    }
-    let before = option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY);
-    send_at_once(fd);
-    if before == Ok(0) {
-        set_no_delay(fd, 0);
-    }
-}
-
-/// Makes the kernel send later bytes at once (TCP_NODELAY).
-pub fn send_at_once(fd: i32) {
-    set_no_delay(fd, 1);
-}
-
-fn set_no_delay(fd: i32, on: i32) {
-    let args = [fd as usize, libc::IPPROTO_TCP as usize, libc::TCP_NODELAY as usize, &raw const on as usize, 4, 0];
-    // SAFETY: one int, alive.
-    let _ = unsafe { call(libc::SYS_setsockopt, args) };
-}
-
 /// Makes the next close() send a reset.
 pub fn reset_on_close(fd: i32) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };

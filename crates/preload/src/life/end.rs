@@ -7,7 +7,7 @@ use crate::stream::{leave, parked, rx};
 use crate::wait::Deadline;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sidestep_conn::{Rx, Writer};
-use sidestep_sys::{clock, tcp};
+use sidestep_sys::{clock, push, tcp};
 
 /// While an offer is under way the broker holds the socket, too. Our close(2) is then not the last, so it would not wait as
 /// SO_LINGER demands. This waits instead. If SO_LINGER demands a reset, the broker's close sends it.
@@ -26,7 +26,7 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
     parked::fetch_back(c);
     let has_unread = |end: &mut Writer| end.tx.poll(c.tx_half()).is_ok() && end.tx.unread() > 0;
     if tcp::linger(fd) == Some(0) && c.with_tx(has_unread).unwrap_or(false) {
-        tcp::send_at_once(fd); // with SO_LINGER 0 a reset follows, and would discard bytes that the kernel still holds back
+        push::send_at_once(fd); // with SO_LINGER 0 a reset follows, and would discard bytes that the kernel still holds back
     }
     // The unread bytes must be with the kernel before the FIN: the reader may become a program without this library.
     drain::end_tx(c, fd);

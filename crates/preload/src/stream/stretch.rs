@@ -10,7 +10,7 @@ use libc::EAGAIN;
 use sidestep_abi::Reason;
 use sidestep_conn::{Around, Course, Write, Writer, holder};
 use sidestep_ring::{counters as shared, slot, space};
-use sidestep_sys::{Errno, Result, send_buffer, tcp};
+use sidestep_sys::{Errno, Result, push, send_buffer, tcp};
 
 /// Ends our stretch and sends its unread bytes by kernel, as many as it takes now. `reason`: None as part of ending the stream.
 pub fn end_stretch(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> Result<()> {
@@ -137,7 +137,7 @@ pub fn begin(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
     }
     end.begin(c.tx_half()).map_err(|violation| broken(c, fd, violation))?;
     c.tx_froze.store(end.tx.froze_seen(), Relaxed);
-    tcp::push(fd); // the kernel gets no further byte that would push this one (MSG_MORE)
+    push::push(fd); // the kernel gets no further byte that would push this one (MSG_MORE)
     Ok(true)
 }
 

@@ -8,6 +8,7 @@ use crate::link;
 use crate::sys::cpu::sleep_ms;
 use crate::sys::epoll::{Epoll, IN};
 use crate::sys::net::Family::V4;
+use crate::sys::process::in_child;
 
 pub const CASES: &[Case] = &[
     case("pace.quick_messages_go_by_ring", quick_messages).by_pace(),
@@ -15,6 +16,7 @@ pub const CASES: &[Case] = &[
     case("pace.rare_messages_of_a_busy_thread_go_by_ring", busy_thread).by_pace(),
     case("pace.rare_messages_of_many_connections_go_by_ring", many_connections).by_pace(),
     case("pace.busy_end_has_its_way", busy_end).by_pace(),
+    case("pace.no_answer_is_late_for_an_upgrade", prompt_answers).by_pace(),
     case("pace.rare_messages_before_quick_ones", rare_then_quick).by_pace(),
 ];
 
@@ -46,6 +48,38 @@ fn many_connections() {
         sleep_ms(2);
     }
 }
+
+/// A client that waits in its reads, and a server that waits in a set, which is ready for rings later. Nagle's algorithm is on.
+fn prompt_answers() {
+    const PAIRS: u64 = 12;
+    let late = (0..PAIRS).filter(|number| {
+        let (mut client, mut server) = link::cold_pair_ends(V4, *number);
+        let child = in_child(|| {
+            client.close();
+            let set = Epoll::new();
+            set.add(server.fd(), IN);
+            for _ in 0..ROUNDS {
+                assert_eq!(set.wait(5000).len(), 1);
+                server.recv(30);
+                server.send(900);
+            }
+        });
+        server.close();
+        let slowest = (0..ROUNDS).map(|_| {
+            let began = Instant::now();
+            client.send(30);
+            client.recv(900);
+            began.elapsed()
+        });
+        let is_late = slowest.max() > Some(Duration::from_millis(35));
+        child.succeed();
+        is_late
+    });
+    // A machine that is busy with other things is late, too.
+    assert!(late.count() <= PAIRS as usize / 4, "the kernel waits for acknowledgements");
+}
+
+const ROUNDS: usize = 60;
 
 fn rare_then_quick() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
