@@ -7,7 +7,7 @@ use crate::pace::{Pace, Way};
 use crate::program::Program;
 use crate::record::{Kept, Origin, Record};
 use crate::subject::{Declined, Subject};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::sockopt;
 use sidestep_device::{CHUNK, Outgoing};
 use sidestep_repair::{GiveBackError, Taken};
@@ -71,7 +71,10 @@ impl Carried {
     ) -> Result<Carried, Box<NotCarried>> {
         let (connection, taken) = match Self::taken(&mut program, &record, subject, now) {
             Ok(both) => both,
-            Err(cause) => return Err(Box::new(NotCarried::Kernel(Box::new(program), record, cause))),
+            Err(cause) => {
+                program.spare(subject.socket.as_fd());
+                return Err(Box::new(NotCarried::Kernel(Box::new(program), record, cause)));
+            }
         };
         let (state, queued) = (taken.state, taken.unacknowledged);
         let (from_program, to_program) = program.positions();

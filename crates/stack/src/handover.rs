@@ -75,7 +75,9 @@ pub fn restore(
         }
         Stage::Taking => {
             sidestep_repair::undo(socket, &record.saved().ok_or(RestoreError::Damaged)?)?;
-            end(Program::left(link, slot))
+            let mut program = Program::left(link, slot);
+            program.spare(socket);
+            end(program)
         }
     };
     if restored == Restored::Yes {

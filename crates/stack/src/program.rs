@@ -277,6 +277,14 @@ impl Program {
         Ok(ended?)
     }
 
+    /// The socket was parked, and is the kernel's as before. The program may have left its shutdown(2) to the stack meanwhile.
+    pub fn spare(&mut self, socket: BorrowedFd) {
+        if !self.parked.is_multiple_of(2) {
+            self.set_parked(false);
+            self.shut(socket, self.rx.pos());
+        }
+    }
+
     /// Does what shutdown(2) of the program has left to the stack, since its socket was parked for longer than the program waits. The
     /// socket is announced before: the program first says that its stream ends, and then looks at that, so one of the two sees the other.
     /// `sent`: the kernel has got the bytes before, and perhaps more.

@@ -37,9 +37,10 @@ pub fn shut(index: u32, fd: i32, how: i32, native: impl Fn() -> c_int) -> c_int 
 }
 
 /// Whether the stack shuts the socket once it has given the connection back. While the kernel has no way to the peer it cannot do so in
-/// time: a call on the parked socket would fail, or the give-back would undo it.
+/// time: a call on the parked socket would fail, or the give-back would undo it. A stack that was about to take the connection marks the
+/// socket for a moment, finds the stream's end, and does not take it: that is waited for.
 fn is_left_to_stack(c: &Conn) -> bool {
-    c.has(flag::TX_SHUT) && parked::is_parked(c)
+    c.has(flag::TX_SHUT) && !errno::keep(|| parked::fetch_back(c))
 }
 
 /// Before shutdown(2) of an attached connection.

@@ -17,6 +17,7 @@ use sidestep_ring::slot::{self, Wish};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A connection of which each end has sent [`BEFORE`] bytes, and read the other's.
 fn connected() -> (TcpStream, TcpStream) {
@@ -33,7 +34,12 @@ fn connected() -> (TcpStream, TcpStream) {
 
 /// Why the connection is not taken. `deed`: what the program does just after the stack has seen it in both rings.
 fn refusal(deed: impl FnOnce(&mut ProgramsEnd)) -> Cause {
-    let (near, _far) = connected();
+    refused(deed).0
+}
+
+/// The same, and both ends of the connection.
+fn refused(deed: impl FnOnce(&mut ProgramsEnd)) -> (Cause, TcpStream, TcpStream) {
+    let (near, far) = connected();
     let memory = memory_of_a_link();
     let (program, mut end) = in_rings(&memory, &near);
     deed(&mut end);
@@ -44,7 +50,7 @@ fn refusal(deed: impl FnOnce(&mut ProgramsEnd)) -> Cause {
         Err(NotCarried::Kernel(mut program, _, cause)) => {
             program.give_up();
             assert_eq!(slot::parked(end.link.slot(SLOT)) % 2, 0, "the program may use its socket");
-            cause
+            (cause, near, far)
         }
         Err(NotCarried::Emptied(..)) | Ok(_) => panic!("the connection is taken"),
     }
@@ -72,6 +78,18 @@ fn a_program_that_has_looked_before_its_socket_is_parked_keeps_it() {
         assert!(!end.tx.has_unsent());
     };
     assert!(matches!(refusal(sent), Cause::LeftRings));
+}
+
+/// It has found its socket parked, and has made no call.
+#[test]
+fn a_shutdown_that_was_left_to_a_stack_which_takes_nothing_is_not_forgotten() {
+    let (cause, _near, mut far) = refused(|end| {
+        end_stretch(end);
+        end.link.outgoing(SLOT).set_fin();
+    });
+    assert!(matches!(cause, Cause::LeftRings));
+    far.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
+    assert_eq!(far.read(&mut [0]).expect("the end comes"), 0);
 }
 
 #[test]
