@@ -60,7 +60,9 @@ def start_kwok(cluster):
     stages = cluster.directory / "kwok.yaml"
     stages.write_text("\n---\n".join(file.read_text() for file in build.KWOK.stages()))
     words = [build.BINARIES / "kwok", f"--config={stages}", f"--kubeconfig={cluster.plane.kubeconfig}", f"--cidr={PODS}",
-             f"--manage-nodes-with-annotation-selector={MARK}=fake", "--node-ip=10.250.0.1"]
+             f"--manage-nodes-with-annotation-selector={MARK}=fake", "--node-ip=10.250.0.1",
+             # Without leases the controllers take the nodes for dead after 40 s.
+             "--node-lease-duration-seconds=40"]
     cluster.plane.start_process("kwok", words)
 
 

@@ -31,25 +31,25 @@ pub fn shut(index: u32, fd: i32, how: i32, native: impl Fn() -> c_int) -> c_int 
         result
     };
     natively(index, c, by_kernel).unwrap_or_else(|| {
-        shutting(c, fd, how);
-        if is_left_to_stack(c) { 0 } else { native() }
+        let was_back = shutting(c, fd, how);
+        if is_left_to_stack(c, was_back) { 0 } else { native() }
     })
 }
 
 /// Whether the stack shuts the socket once it has given the connection back. While the kernel has no way to the peer it cannot do so in
 /// time: a call on the parked socket would fail, or the give-back would undo it. A stack that was about to take the connection marks the
-/// socket for a moment, finds the stream's end, and does not take it: that is waited for.
-fn is_left_to_stack(c: &Conn) -> bool {
-    c.has(flag::TX_SHUT) && !errno::keep(|| parked::fetch_back(c))
+/// socket for a moment, finds the stream's end, and does not take it: that is waited for. `was_back`: the socket was the kernel's before.
+fn is_left_to_stack(c: &Conn, was_back: bool) -> bool {
+    c.has(flag::TX_SHUT) && parked::is_parked(c) && !(was_back && errno::keep(|| parked::fetch_back(c)))
 }
 
-/// Before shutdown(2) of an attached connection.
-fn shutting(c: &'static Conn, fd: i32, how: i32) {
+/// Before shutdown(2) of an attached connection. False: the stack could not give its socket back.
+fn shutting(c: &'static Conn, fd: i32, how: i32) -> bool {
     if how == libc::SHUT_RD && c.has(flag::STACK) {
         // The kernel keeps no shut reading side for a connection that is taken from it.
         errno::keep(|| stretch::leave_ring(c, fd, Reason::SocketNeeded));
     }
-    errno::keep(|| parked::fetch_back(c));
+    let is_back = errno::keep(|| parked::fetch_back(c));
     if how != libc::SHUT_RD {
         errno::keep(|| drain::end_tx(c, fd));
         if !c.has(flag::RX_SHUT) {
@@ -66,6 +66,7 @@ fn shutting(c: &'static Conn, fd: i32, how: i32) {
             c.tx_half().set_shut();
         }
     }
+    is_back
 }
 
 /// After shutdown both ways the kernel answers arriving bytes with a reset, so no copies may arrive. So the reader enters a
@@ -86,6 +87,7 @@ mod tests {
     use sidestep_ring::slot::{self, Wish};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+    use std::time::Duration;
 
     #[test]
     fn nobody_attaches_a_connection_that_is_being_shut() {
@@ -123,9 +125,14 @@ mod tests {
         c.raise(flag::STACK | flag::TX_SHUT);
         slot::set_parked(c.words(), 1);
         shutting(c, -1, libc::SHUT_WR);
-        assert!(c.tx_half().has_fin() && is_left_to_stack(c));
+        assert!(c.tx_half().has_fin() && is_left_to_stack(c, false));
+        let waits = std::time::Instant::now();
+        assert!(
+            is_left_to_stack(c, true) && waits.elapsed() > Duration::from_secs(1),
+            "it may be a mark that goes at once"
+        );
         slot::set_parked(c.words(), 2);
-        assert!(!is_left_to_stack(c), "the program's own call");
+        assert!(!is_left_to_stack(c, true), "the program's own call");
         link::remove(at);
     }
 
