@@ -12,7 +12,7 @@ from cluster.kubelet import says_ready
 from testkit import wait
 from testkit.commands import run
 
-NODES, NAMESPACES, APPS, REPLICAS = 500, 10, 10, 50
+NODES, NAMESPACES, APPS, REPLICAS = 100, 10, 10, 50
 FEWER = 20
 KIND = {"sidestep.test/node": "simulated"}
 MARK = "kwok.x-k8s.io/node"
@@ -24,7 +24,7 @@ MOST_MIB = 512
 
 
 def simulated_nodes(cluster, checks):
-    """500 simulated nodes with 5,000 pods behind 100 Services: the agent follows, within its memory, and real pods go on by ring."""
+    """100 simulated nodes with 5,000 pods behind 100 Services: the agent follows, within its memory, and real pods go on by ring."""
     start_kwok(cluster)
     cluster.helm_upgrade("agent.networkPolicies=true")
     before = memories(cluster)
@@ -41,7 +41,7 @@ def simulated_nodes(cluster, checks):
     check_share(cluster, checks, seen["bytes"], at_ring, "beside simulated pods")
     for node, (was, now) in zip(cluster.nodes, zip(before, memories(cluster))):
         checks.figures[f"simulated_nodes: memory of the agent on {node.name} before, MiB"] = was
-        checks.figures[f"simulated_nodes: memory of the agent on {node.name} with {NODES * 10} pods, MiB"] = now
+        checks.figures[f"simulated_nodes: memory of the agent on {node.name} with {NAMESPACES * APPS * REPLICAS} pods, MiB"] = now
         checks.check(now < MOST_MIB, f"simulated_nodes: the agent on {node.name} has {now:.0f} MiB")
 
 
