@@ -107,7 +107,7 @@ fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
         }
     });
     if !in_sets.unwrap_or_else(|| {
-        is_waited_for(c) && (c.has(flag::WAITED) || !c.is_nonblocking_unseen(fd) && !unseen::has_set())
+        c.has(flag::WAITED) || is_waited_for(c) && !c.is_nonblocking_unseen(fd) && !unseen::has_set()
     }) {
         // Some wait of the program goes past us. Not for good: the first wait that we see may be yet to come.
         c.reason.store(Reason::NeverWaited as u32, Relaxed);

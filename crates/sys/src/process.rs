@@ -63,11 +63,8 @@ struct Stat {
 }
 
 fn stat(tid: u32) -> Option<Stat> {
-    let mut path = *b"/proc/4294967295/stat\0";
-    let end = write_decimal(&mut path[6..], tid) + 6;
-    path[end..end + 6].copy_from_slice(b"/stat\0");
     let mut text = [0u8; 512];
-    let n = read_file(path.as_ptr(), &mut text)?;
+    let n = read_file(path_of(tid, b"/stat\0").as_ptr(), &mut text)?;
     // "123 (name) Z ...": the name may be any bytes; the last parenthesis of the line ends it.
     let close = text[..n].iter().rposition(|b| *b == b')')?;
     let mut words = text[close..n].split(|b| *b == b' ').skip(1);
@@ -76,6 +73,14 @@ fn stat(tid: u32) -> Option<Stat> {
     let flags = number(words.nth(5)?)?;
     let threads = number(words.nth(10)?)?;
     Some(Stat { state, flags, threads })
+}
+
+/// NUL-terminated: what /proc has of a process or thread. `name`: "/stat\0", say, and no longer.
+pub(crate) fn path_of(id: u32, name: &[u8]) -> [u8; 22] {
+    let mut path = *b"/proc/4294967295/stat\0";
+    let end = write_decimal(&mut path[6..], id) + 6;
+    path[end..end + name.len()].copy_from_slice(name);
+    path
 }
 
 /// Writes the number. Returns the number of digits.

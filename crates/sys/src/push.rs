@@ -14,20 +14,27 @@ fn unsent(fd: i32) -> Result<u32> {
 
 /// Sends bytes that the kernel holds back for more to come (MSG_MORE, Nagle). The program's own setting stays.
 pub fn push(fd: i32) {
-    if unsent(fd).unwrap_or(0) == 0 {
-        return;
-    }
-    let before = option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY);
-    send_at_once(fd);
-    if before == Ok(0) {
-        set_no_delay(fd, 0);
+    if has_unsent(fd) {
+        push_all(fd);
     }
 }
 
 /// As [`push`], of bytes that only Nagle's algorithm holds back.
 pub fn push_past_nagle(fd: i32) {
-    if unsent(fd).unwrap_or(0) > 0 && option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_CORK) == Ok(0) {
-        push(fd);
+    if has_unsent(fd) && option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_CORK) == Ok(0) {
+        push_all(fd);
+    }
+}
+
+fn has_unsent(fd: i32) -> bool {
+    unsent(fd).is_ok_and(|n| n > 0)
+}
+
+fn push_all(fd: i32) {
+    let before = option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    send_at_once(fd);
+    if before == Ok(0) {
+        set_no_delay(fd, 0);
     }
 }
 

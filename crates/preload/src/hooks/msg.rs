@@ -257,16 +257,14 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -
 mod tests {
     use super::*;
     use crate::fdtable::Kind;
+    use crate::stream::stretch::tests::blocking;
     use core::sync::atomic::Ordering::Relaxed;
     use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
     #[test]
     fn what_the_kernel_receives_for_recvmmsg_is_counted_once() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let mine = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
-        let (mut theirs, _) = listener.accept().expect("its other end");
+        let (mine, mut theirs) = blocking();
         theirs.write_all(&[7; 30]).expect("30 bytes");
         let index = arena::alloc().expect("a record");
         let (c, fd) = (arena::conn(index), mine.as_raw_fd());

@@ -83,19 +83,17 @@ const COPY_LOOK_US: u64 = 50;
 mod tests {
     use super::*;
     use crate::link;
+    use crate::stream::stretch::tests::blocking;
     use crate::stream::unrung::tests::{SLOT, attached, silent_link, with_unread};
     use sidestep_conn::{Read, Write as Next};
     use std::io::{Read as _, Write as _};
-    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
     /// The writer of a ring has lost its processor between its look at the ring and the sending of copies. Meanwhile the reader reads all
     /// of the ring, and closes. The copies that come then are no unread data: nothing resets the connection.
     #[test]
     fn copies_of_a_slow_writer_reset_nothing() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let mine = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
-        let (mut theirs, _) = listener.accept().expect("its other end");
+        let (mine, mut theirs) = blocking();
         let at = silent_link(0x7e58);
         let c = attached(at, SLOT);
         let (half, mut peer) = (c.rx_half(), with_unread(c, 100));

@@ -82,10 +82,10 @@ fn enter_last_ring(c: &Conn, rx: &mut Rx, fd: i32) {
 mod tests {
     use super::*;
     use crate::link;
+    use crate::stream::stretch::tests::blocking;
     use crate::stream::unrung::tests::{SLOT, attached, silent_link};
     use sidestep_conn::Writer;
     use sidestep_ring::slot::{self, Wish};
-    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::time::Duration;
 
@@ -106,8 +106,7 @@ mod tests {
 
     #[test]
     fn the_connection_after_one_that_was_never_established_is_not_shut() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let socket = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+        let (socket, _other) = blocking();
         tcp::abort(socket.as_raw_fd());
         let index = arena::alloc().expect("a record");
         let c = arena::conn(index);

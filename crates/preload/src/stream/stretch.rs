@@ -311,9 +311,15 @@ pub mod tests {
     use std::os::fd::AsRawFd;
 
     pub fn connected() -> (TcpStream, TcpStream) {
+        let (near, far) = blocking();
+        near.set_nonblocking(true).expect("O_NONBLOCK");
+        (near, far)
+    }
+
+    /// Both ends of a connection.
+    pub fn blocking() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let near = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
-        near.set_nonblocking(true).expect("O_NONBLOCK");
         (near, listener.accept().expect("the other end").0)
     }
 

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_send_of_nothing_does_not_wait_for_unread_bytes() {
-        let at = silent_link(0x7e6a);
+        let at = silent_link(0x7e6b);
         let (c, (mut near, _far)) = (attached(at, SLOT), connected());
         fill(&mut near);
         let (mut peer, fd) = (with_unread_there(c, 100), near.as_raw_fd());

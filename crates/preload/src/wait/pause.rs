@@ -275,16 +275,14 @@ fn kernel_wait(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::stretch::tests::blocking;
     use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
     /// A thread that was blocked may get its processor only after the limit of its call has passed.
     #[test]
     fn bytes_that_have_come_by_kernel_count_however_late_the_look() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let mine = TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
-        let (mut theirs, _) = listener.accept().expect("its other end");
+        let (mine, mut theirs) = blocking();
         let index = arena::alloc().expect("a record");
         let (c, fd) = (arena::conn(index), mine.as_raw_fd());
         c.reset(0, arena::bit());
