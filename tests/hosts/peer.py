@@ -3,7 +3,7 @@
 
   peer.py serve ADDRESS PORT [--option LEVEL.NUMBER=VALUE] [--times N]
   peer.py run ADDRESS PORT --connections N --rounds N --seed N [--until FILE] [--lives N] [--bulk N] [--burst BYTES] [--pause MS]
-              [--unread BYTES] [--sizes N,N,...] [--congestion NAME] [--keepalive SECONDS [--rest SECONDS | --gone]]
+              [--bulk-until FILE] [--unread BYTES] [--sizes N,N,...] [--congestion NAME] [--keepalive SECONDS [--rest SECONDS | --gone]]
 
 The client's last line is a JSON object: `bytes` that came back; `wrong`, what did not come back as it was sent; `seconds` that
 all connections together took, that the `slowest` exchange of each took, and that `--unread` waited for bytes at most (`stall`).
@@ -91,6 +91,8 @@ class Client:
         try:
             with self.connected(number) as connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self.args.bulk_until:
+                    self.bulk(connection, chosen, number, itertools.takewhile(self.is_bulk_time, itertools.count()))
                 self.exchanges(connection, chosen, number)
                 if self.args.rest:
                     time.sleep(self.args.rest)
@@ -98,8 +100,7 @@ class Client:
                 if self.args.gone:
                     self.wait_for_silence(connection)
                     return
-                for number_of_bulk in range(self.args.bulk):
-                    self.exchange(connection, chosen.randbytes(40000 // self.args.times), f"{number}.bulk{number_of_bulk}")
+                self.bulk(connection, chosen, number, range(self.args.bulk))
                 if self.args.burst:
                     self.burst(connection, chosen.randbytes(self.args.burst), f"{number}.burst")
                 if self.args.unread:
@@ -111,6 +112,13 @@ class Client:
                 self.wrong.append(f"connection {number}: {error}")
         with self.lock:
             self.seconds += time.monotonic() - began
+
+    def bulk(self, connection, chosen, number, turns):
+        for turn in turns:
+            self.exchange(connection, chosen.randbytes(40000 // self.args.times), f"{number}.bulk{turn}")
+
+    def is_bulk_time(self, _turn):
+        return not self.args.bulk_until.exists()
 
     def exchanges(self, connection, chosen, number):
         for round_number in itertools.count():
@@ -210,6 +218,7 @@ def main():
     parser.add_argument("--burst", type=int, default=0, help="at the end, so many bytes at once")
     parser.add_argument("--unread", type=int, default=0, help="then a message of so many bytes, whose answer is read two seconds later")
     parser.add_argument("--bulk", type=int, default=0, help="then so many messages, each with an answer of 40,000 bytes")
+    parser.add_argument("--bulk-until", type=Path, metavar="FILE", help="such messages first of all, until this file is there")
     parser.add_argument("--times", type=int, default=1, help="how many times an answer has what was sent")
     parser.add_argument("--option", type=lambda text: tuple(map(int, text.replace("=", ".").split("."))),
                         help="of each accepted socket: three numbers")

@@ -69,7 +69,7 @@ pub enum Event {
     Demote,
     /// The slot is given back while other processes hold the connection.
     Release,
-    /// The slot is given back, and the connection may be offered again: the stack that carried it has ended.
+    /// The slot is given back, and the connection may be offered again: the stack has let go of it.
     Renew,
     /// close(2) of the last descriptor.
     Close,

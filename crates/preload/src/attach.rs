@@ -228,8 +228,8 @@ pub fn demote(index: u32, c: &Conn) -> bool {
     done
 }
 
-/// The stack has ended. The kernel has counted the connection's bytes anew since it was given back, so both ends do that, too. False:
-/// not now.
+/// The stack has let go. The kernel has counted the connection's bytes anew since it was last given back, so both ends do that, too.
+/// False: not now.
 fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> bool {
     if arena::held_by_others(c) {
         c.lower(flag::RENEWS);
@@ -243,6 +243,9 @@ fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> b
         (Consumed::Bytes(read), Some(written)) => {
             let before =
                 [rx.kernel.saturating_sub(read), end.tx.kernel().saturating_sub(written), rx.ring, end.tx.ring];
+            if rx.ring + end.tx.ring > 0 {
+                c.pause.forget(); // the stack has carried it meanwhile
+            }
             counters::add_bytes(before, true);
             (*rx, *end) = (Rx::native(read), Writer::native(written, Flip::NEVER));
             true

@@ -38,6 +38,7 @@ mod link;
 mod log;
 mod member;
 mod offer;
+mod offer_pause;
 mod passed;
 mod pending_releases;
 mod pid_namespace;

@@ -16,7 +16,7 @@ pub fn count(index: u32, c: &Conn, fd: i32) {
         await_pairing(c, ops);
     }
     let phase = c.phase.phase();
-    if phase.may_be_offered() {
+    if phase.may_be_offered() && !c.pause.is_on() {
         match (worth_of(c, ops), phase) {
             (Worth::Nothing, _) | (Worth::Offering, Phase::Offered { .. }) => {}
             (Worth::Asking, Phase::Offered { .. }) => errno::keep(|| press(index, c)),

@@ -37,7 +37,7 @@ pub mod flag {
     pub const TELLS_UNREAD: u32 = 1 << 10;
     /// The peer is the stack.
     pub const STACK: u32 = 1 << 11;
-    /// The stack has ended: once the kernel carries everything, the connection may be offered again.
+    /// The stack has let go: once the kernel carries everything, the connection may be offered again.
     pub const RENEWS: u32 = 1 << 12;
     /// The last read by kernel had MSG_DONTWAIT.
     pub const IMPATIENT: u32 = 1 << 13;
@@ -100,6 +100,8 @@ pub struct Conn {
     ring_size: AtomicU64,
     /// How long blocking calls on it spin.
     pub spin: crate::spin::Spin,
+    /// Until when it is not offered.
+    pub pause: crate::offer_pause::Pause,
 
     rx_lock: Lock,
     rx: UnsafeCell<Rx>,
@@ -317,11 +319,18 @@ impl Conn {
         is_new
     }
 
-    /// The kernel is to carry until the connection is offered again. A thread that keeps it for good at the same time wins, since
-    /// that one lowers the flag after the phase has changed.
-    pub fn keep_for_now(&self) {
-        if !self.has(flag::RENEWS) && self.raise(flag::RENEWS) && self.phase.go(Event::Keep).is_none() {
-            self.lower(flag::RENEWS);
+    /// The stack has let go for this reason: the kernel is to carry until the connection is offered again. A thread that keeps it for
+    /// good at the same time wins, since that one lowers the flag after the phase has changed.
+    pub fn keep_for_now(&self, reason: Reason) {
+        if self.has(flag::RENEWS) || !self.raise(flag::RENEWS) {
+            return;
+        }
+        if self.phase.go(Event::Keep).is_none() {
+            return self.lower(flag::RENEWS);
+        }
+        if reason == Reason::Bulk {
+            self.reason.store(reason as u32, Relaxed);
+            self.pause.begin();
         }
     }
 
@@ -356,6 +365,7 @@ impl Conn {
             word.store(0, Relaxed);
         }
         self.seen_tail.store(0, Relaxed);
+        self.pause.reset();
         self.flags.store(flags, Relaxed);
         self.course.set(Course::Kernel);
         self.phase.go(Event::Open);

@@ -161,11 +161,19 @@ pub fn is_released(slot: &Slot, side: usize) -> bool {
     slot.side[side].released.load(SeqCst) != 0
 }
 
-/// Whether side `side`, which is the stack's, has given the connection back because it ends, or was killed, and the kernel has it by
-/// now. Only the last condition says so: whoever restores the connection may be killed, too, and another process goes on.
-pub fn has_stack_ended(slot: &Slot, side: usize) -> bool {
-    let has_ended = counters::load(&slot.counters[side]).reason == Reason::StackEnded as u32;
-    has_ended && is_released(slot, side) && parked(slot).is_multiple_of(2)
+/// Why side `side`, which is the stack's, has let go of a connection that may be offered again later: it has ended, or was killed, or
+/// the messages are long. The kernel has the connection by then, and no process of the stack that lives has a copy of its socket.
+pub fn let_go(slot: &Slot, side: usize) -> Option<Reason> {
+    if !is_released(slot, side) {
+        return None;
+    }
+    let reason = counters::load(&slot.counters[side]).reason;
+    if reason == Reason::Bulk as u32 && !is_socket_held(slot) {
+        return Some(Reason::Bulk);
+    }
+    // Whoever restores the connection of a stack that was killed may be killed, too, and another process goes on: only an even
+    // number says that the kernel has the connection.
+    (reason == Reason::StackEnded as u32 && parked(slot).is_multiple_of(2)).then_some(Reason::StackEnded)
 }
 
 /// Records that side `side` has released the slot. For the broker.
@@ -191,5 +199,26 @@ mod tests {
         assert!(is_held(&slot), "the broker has not");
         set_hold(&slot, false);
         assert!(!is_held(&slot));
+    }
+
+    #[test]
+    fn a_connection_that_the_stack_has_let_go_of_is_free_of_its_copies_of_the_socket() {
+        let slot = Slot::default();
+        hold_socket(&slot, 7);
+        counters::set_reason(&slot.counters[0], Reason::Bulk);
+        assert_eq!(let_go(&slot, 0), None, "the stack may take it yet");
+        set_released(&slot, 0);
+        assert_eq!(let_go(&slot, 0), None, "the program's close would not end it");
+        let_go_of_socket(&slot, 7);
+        assert_eq!(let_go(&slot, 0), Some(Reason::Bulk));
+        counters::set_reason(&slot.counters[0], Reason::KernelOnly);
+        assert_eq!(let_go(&slot, 0), None, "it would be declined again");
+        hold_socket(&slot, 7);
+        counters::set_reason(&slot.counters[0], Reason::StackEnded);
+        assert_eq!(
+            let_go(&slot, 0),
+            Some(Reason::StackEnded),
+            "of a stack that was killed nobody says that its copies are closed"
+        );
     }
 }

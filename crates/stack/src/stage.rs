@@ -46,6 +46,8 @@ pub struct Conn {
     pub taken_at: Option<u64>,
     /// How long its messages are while the kernel carries it.
     pub pace: KernelPace,
+    /// It was last declined since they are long.
+    pub is_long: bool,
     /// What its socket has received since it is observed.
     pub arrivals: Arrivals,
     /// Its packets did not come by the device once: that has been counted.
@@ -78,6 +80,7 @@ impl Conn {
             looks: 0,
             taken_at: None,
             pace: KernelPace::default(),
+            is_long: false,
             arrivals: Arrivals::Uncounted,
             is_unseen: false,
         }

@@ -158,8 +158,8 @@ fn may_begin_here(c: &Conn, end: &mut Writer) -> bool {
     if !c.has(flag::STACK) {
         return end.may_begin(c.tx_half());
     }
-    if slot::has_stack_ended(c.words(), 1 - c.my_side()) {
-        c.keep_for_now();
+    if let Some(reason) = slot::let_go(c.words(), 1 - c.my_side()) {
+        c.keep_for_now(reason);
     }
     end.tx.may_begin(c.tx_half())
 }

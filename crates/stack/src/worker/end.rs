@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Microseconds after which a connection that the stack has carried counts as well-behaved.
 const STEADY: u64 = 10_000_000;
+/// Microseconds after which a connection of long messages that was not carried is looked at once more.
+const LONG: u64 = 50_000;
 /// How long the worker waits for the next result of an executor at its end, within [`GRACE`] for all of them. The keeper gives back what
 /// is left.
 const LAST: Duration = Duration::from_secs(2);
@@ -85,7 +87,14 @@ impl Worker {
             self.by_tuple.remove(&Tuple::new(local, remote));
         }
         conn.held.drain(..).for_each(|frame| inject(&device.injector, &frame));
-        if cause.passes() { self.rest(id, conn, program, record) } else { self.release(id, conn, program, &record) }
+        let is_long = matches!(cause, Cause::Bulk) && conn.taken_at.is_none();
+        let stays_long = std::mem::replace(&mut conn.is_long, is_long) && is_long;
+        // Without its slot a connection that stays with the kernel is as fast as any other. Its program offers it again later.
+        if cause.passes() && !stays_long {
+            self.rest(id, conn, program, record);
+        } else {
+            self.release(id, conn, program, &record);
+        }
     }
 
     /// The connection may be taken again, but not at once: in the kernel its congestion control begins anew each time.
@@ -94,7 +103,8 @@ impl Worker {
         if conn.taken_at.take().is_some_and(|taken| time.saturating_sub(taken) > STEADY) {
             conn.returns = 0;
         }
-        let from = time + (self.settings.pause << conn.returns.min(PAUSES));
+        let pause = self.settings.pause << conn.returns.min(PAUSES);
+        let from = time + if conn.is_long { pause.min(LONG) } else { pause };
         (conn.returns, conn.looks) = (conn.returns + 1, 0);
         record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
         conn.stage = Stage::Assigned(program, record, from);

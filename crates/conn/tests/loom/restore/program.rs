@@ -77,7 +77,7 @@ impl Program {
 
     /// A byte of the kernel would begin a stretch, if the stack wanted one.
     fn look_for_the_stacks_end(&mut self) {
-        if slot::has_stack_ended(&self.connection.slot, STACK) && !self.renews {
+        if slot::let_go(&self.connection.slot, STACK).is_some() && !self.renews {
             self.renews = self.phase.go(Event::Keep).is_some();
         }
         assert!(!self.end.may_begin(self.connection.half(PROGRAM)), "a stack that ends wants no stretch");
