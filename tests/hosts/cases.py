@@ -20,9 +20,10 @@ def exchanged(hosts, *options, **named):
 
 
 def must_have_taken(host, least):
+    reasons = host.status()["reasons"]
     taken, returned = host.stop_stack()
     if taken < least or not least and taken:
-        raise Failure(f"the stack of {host.name} has taken {taken} connections; it must take {least}")
+        raise Failure(f"the stack of {host.name} has taken {taken} connections; it must take {least}. Counted so far: {reasons}")
     if returned != taken:
         raise Failure(f"the stack of {host.name} has taken {taken} connections and given back {returned}")
 

@@ -100,6 +100,7 @@ pub fn stay() {
 pub fn offer(index: u32, c: &Conn, socket_fd: i32, passive: bool) -> Result<(), Reason> {
     joined().ok_or(Reason::NoBroker)?;
     c.offered_in.store(broker::link_era(), Relaxed);
+    c.offered_at.store(arch::ticks(), Relaxed);
     let cookie = sidestep_sys::tcp::cookie(socket_fd).map_err(|_| Reason::Foreign)?;
     let arg2 = u64::from(passive);
     let msg = Msg { offer: broker::offer_number(index, c), arg: cookie, arg2, ..Msg::new(MsgKind::Offer) };
@@ -340,6 +341,7 @@ fn again(msg: &Msg) {
     if let Some((index, generation, c)) = offered(msg.offer) {
         let offer = Msg { offer: msg.offer, arg: msg.arg, ..Msg::new(MsgKind::Offer) };
         let socket = arena::local(index).fd.load(Relaxed) as i32;
+        c.offered_at.store(arch::ticks(), Relaxed);
         if broker::send(&offer, Some(socket)).is_err() {
             // A later operation makes a new offer.
             c.phase.go_in(generation, Event::Lose);

@@ -75,6 +75,8 @@ pub struct Conn {
     pub owner: AtomicU32,
     /// The broker that has the offer ([`crate::broker::link_era`]); 0: no broker has it.
     pub offered_in: AtomicU32,
+    /// When (ticks) the broker was last sent the socket for the offer.
+    pub offered_at: AtomicU64,
     /// Value of `Side::froze` of the reading side when our writer last looked.
     pub tx_froze: AtomicU32,
     /// How often a wait found space for a writer that had found none.

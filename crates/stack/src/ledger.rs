@@ -3,8 +3,8 @@
 use crate::layout::{SIZE, Words};
 use crate::mapping::Mapping;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io;
+use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, ftruncate, memfd_create, seek};
+use rustix::io::{self, Errno};
 
 /// The file, mapped.
 pub struct Ledger {
@@ -34,6 +34,19 @@ impl Ledger {
         self.records
     }
 
+    /// The records that were ever written to. The others are free, and a look at one would take a page of memory.
+    pub fn touched(&self) -> io::Result<Vec<u32>> {
+        let (mut touched, mut from) = (Vec::new(), 0);
+        loop {
+            match seek(&self.file, SeekFrom::Data(from)) {
+                Ok(at) => touched.push((at / SIZE as u64) as u32),
+                Err(Errno::NXIO) => return Ok(touched),
+                Err(error) => return Err(error),
+            }
+            from = touched.last().map_or(0, |record| (u64::from(*record) + 1) * SIZE as u64);
+        }
+    }
+
     /// The file, for another process.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
@@ -53,5 +66,21 @@ impl Ledger {
     pub(crate) fn read(&self, record: u32, at: usize, len: usize) -> Vec<u8> {
         assert!(at + len <= SIZE);
         self.mapping.read(record as usize * SIZE + at, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_nobody_has_written_to_take_no_memory() {
+        let ledger = Ledger::create(1000).expect("a ledger");
+        assert_eq!(ledger.touched(), Ok(vec![]));
+        ledger.write(999, SIZE - 1, &[1]);
+        ledger.write(7, 0, &[1]);
+        assert_eq!(ledger.touched(), Ok(vec![7, 999]));
+        let pages = rustix::fs::fstat(ledger.file()).expect("its size").st_blocks * 512 / 4096;
+        assert_eq!(pages, 2);
     }
 }

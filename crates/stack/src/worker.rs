@@ -35,7 +35,7 @@ use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
 use sidestep_sys::tcp;
 use sidestep_tcp::Tuple;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -143,7 +143,9 @@ impl Worker {
         let custody = Custody::new(keeper, keeper_process, standby);
         custody.lend_claims(&devices).map_err(Error::KeeperGone)?;
         let ledger = Arc::new(ledger);
-        let is_free = |number: &u32| Record::new(ledger.clone(), *number).stage() == Stage::Free;
+        let is_held = |number: &u32| Record::new(ledger.clone(), *number).stage() != Stage::Free;
+        let touched = ledger.touched().map_err(failed("look for records in use"))?;
+        let held: HashSet<u32> = touched.into_iter().filter(is_held).collect();
         Ok(Worker {
             terms: Arc::new(terms(&devices, &settings)),
             room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()).min(ledger.records() as usize),
@@ -152,8 +154,8 @@ impl Worker {
             settings,
             control,
             custody,
-            free: (0..ledger.records()).rev().filter(is_free).collect(),
-            conns: (0..ledger.records()).map(|_| None).collect(),
+            free: (0..ledger.records()).rev().filter(|number| !held.contains(number)).collect(),
+            conns: Vec::new(),
             ledger,
             grace: Grace::start().map_err(failed("start a thread"))?,
             executors: Executors::start(processors).map_err(failed("start a thread"))?,

@@ -7,10 +7,27 @@ use crate::stream::{leave, parked, rx};
 use crate::wait::Deadline;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sidestep_conn::{Rx, Writer};
-use sidestep_sys::{clock, push, tcp};
+use sidestep_sys::{arch, clock, push, tcp};
 
-/// While an offer is under way the broker holds the socket, too. Our close(2) is then not the last, so it would not wait as
-/// SO_LINGER demands. This waits instead. If SO_LINGER demands a reset, the broker's close sends it.
+/// While an offer is under way the broker holds the socket, too, or the stack that it asks. Our close(2) is then not the last, and the
+/// peer would learn of it late. So this ends the connection as the last close would: unread data resets it.
+pub fn hang_up(c: &Conn, fd: i32) {
+    // A thread inside a call holds the socket, too, and close(2) does not disturb it.
+    let age = arch::ticks().saturating_sub(c.offered_at.load(Relaxed));
+    if age > clock::ticks_of_us(FRESH_US) || !c.gate.is_empty() {
+        return;
+    }
+    match (tcp::linger(fd), tcp::queued(fd)) {
+        (Some(0), _) | (_, Ok(1..)) => tcp::abort(fd),
+        (_, Ok(0)) => tcp::shutdown(fd, libc::SHUT_RDWR),
+        (_, Err(_)) => {}
+    }
+}
+
+/// Longer than others usually have the socket of an offer. Later nothing is done that could disturb a holder whom the library does not see.
+const FRESH_US: u64 = 200_000;
+
+/// Likewise close(2) would not wait as SO_LINGER demands. This waits instead.
 pub fn linger(fd: i32) {
     let Some(seconds) = tcp::linger(fd).filter(|seconds| *seconds > 0) else { return };
     let deadline = Deadline::after_ns(Some(u64::from(seconds) * 1_000_000_000));
@@ -86,7 +103,8 @@ mod tests {
     use crate::stream::stretch::tests::blocking;
     use crate::stream::unrung::tests::{SLOT, attached, silent_link, with_unread};
     use sidestep_conn::{Read, Write as Next};
-    use std::io::{Read as _, Write as _};
+    use std::io::{self, Read as _, Write as _};
+    use std::net::TcpStream;
     use std::os::fd::AsRawFd;
 
     /// The writer of a ring has lost its processor between its look at the ring and the sending of copies. Meanwhile the reader reads all
@@ -118,5 +136,53 @@ mod tests {
         assert_eq!(theirs.read(&mut [0; 10]).expect("the end"), 0);
         assert!(theirs.take_error().expect("SO_ERROR").is_none());
         link::remove(at);
+    }
+
+    /// A connection that was offered just now, or long ago, and whose socket the broker has, too: after our close, whether its peer
+    /// sees the end.
+    fn peer_sees_the_end(
+        offered_at: u64,
+        at: u32,
+        prepare: impl FnOnce(&Conn, &TcpStream, &mut TcpStream),
+    ) -> io::Result<usize> {
+        let (mine, mut theirs) = blocking();
+        let at = silent_link(at);
+        let c = attached(at, SLOT);
+        c.offered_at.store(offered_at, Relaxed);
+        prepare(c, &mine, &mut theirs);
+        let brokers = mine.try_clone().expect("a copy");
+        hang_up(c, mine.as_raw_fd());
+        drop(mine);
+        theirs.set_nonblocking(true).expect("O_NONBLOCK");
+        let seen = theirs.read(&mut [0; 10]);
+        drop(brokers);
+        link::remove(at);
+        seen
+    }
+
+    #[test]
+    fn the_peer_sees_the_end_though_the_broker_has_the_socket() {
+        let long_ago = arch::ticks() - clock::ticks_of_us(2 * FRESH_US);
+        let would_block = |seen: io::Result<usize>| seen.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
+        assert!(matches!(peer_sees_the_end(arch::ticks(), 0x7e6c, |_, _, _| {}), Ok(0)));
+        assert!(would_block(peer_sees_the_end(long_ago, 0x7e6d, |_, _, _| {})), "an unseen holder may have the socket");
+        let in_a_call = |c: &Conn, _: &TcpStream, _: &mut TcpStream| {
+            c.gate.enter();
+        };
+        assert!(would_block(peer_sees_the_end(arch::ticks(), 0x7e6e, in_a_call)), "a thread still reads");
+    }
+
+    #[test]
+    fn the_peer_sees_a_reset_though_the_broker_has_the_socket() {
+        let unread = |_: &Conn, mine: &TcpStream, theirs: &mut TcpStream| {
+            theirs.write_all(b"unread").expect("a write");
+            while tcp::queued(mine.as_raw_fd()) != Ok(6) {
+                clock::nap_us(100);
+            }
+        };
+        let abrupt = |_: &Conn, mine: &TcpStream, _: &mut TcpStream| tcp::reset_on_close(mine.as_raw_fd());
+        let is_reset = |seen: io::Result<usize>| seen.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset);
+        assert!(is_reset(peer_sees_the_end(arch::ticks(), 0x7e6f, unread)));
+        assert!(is_reset(peer_sees_the_end(arch::ticks(), 0x7e70, abrupt)));
     }
 }

@@ -1,7 +1,7 @@
 //! A descriptor ceases to stand for something. A connection ends with its last descriptor.
 
 use super::adopt::{self, ORPHANS, adopt};
-use super::end::{end, linger};
+use super::end::{end, hang_up, linger};
 use super::hasty;
 use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
@@ -199,7 +199,12 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
             end(c, fd, loss == Loss::Closed);
             return Left::Ended(index);
         }
-        Phase::Offered { .. } if !shared => linger(fd),
+        phase @ (Phase::Offered { .. } | Phase::Assigned { .. }) if !shared => {
+            if loss == Loss::Closed && is_under_way(phase) {
+                hang_up(c, fd);
+            }
+            linger(fd);
+        }
         _ => {}
     }
     excuse(c);
@@ -222,6 +227,11 @@ fn let_go(index: u32) -> Left {
 /// Whether a call may be blocked on the connection in a sleep of the library's.
 fn may_block_by_us(phase: Phase) -> bool {
     phase.is_attached() || phase == Phase::Demoted
+}
+
+/// Whether an offer is under way, and the program has done nothing that needs the kernel's socket for good: then nobody else has it.
+fn is_under_way(phase: Phase) -> bool {
+    matches!(phase, Phase::Offered { for_good: false, .. } | Phase::Assigned { for_good: false })
 }
 
 /// The connection continues in other processes, by kernel. They may offer it again.
@@ -299,8 +309,13 @@ pub fn end_all() {
     fdtable::for_each(|fd, kind| {
         let Kind::Conn(index) = kind else { return };
         let c = arena::conn(index);
-        if c.is_attached() && arena::local(index).fd.load(Relaxed) == fd as u32 && !arena::held_by_others(c) {
-            end(c, fd, true);
+        if arena::local(index).fd.load(Relaxed) != fd as u32 || arena::held_by_others(c) {
+            return;
+        }
+        match c.phase.phase() {
+            phase if phase.is_attached() => end(c, fd, true),
+            phase if is_under_way(phase) => hang_up(c, fd),
+            _ => {}
         }
     });
 }

@@ -78,7 +78,7 @@ impl Worker {
 
     /// Sockets of programs that this process holds, or an earlier worker's keeper.
     fn sockets(&self) -> usize {
-        self.conns.len() - self.free.len() + self.wanted.len() + self.others
+        self.ledger.records() as usize - self.free.len() + self.wanted.len() + self.others
     }
 
     fn shown(&mut self, number: u64, domain: Key, socket: OwnedFd) {
@@ -172,6 +172,9 @@ impl Worker {
         served.set_conn(slot, Some(number));
         let mut program = Program::new(served.link.clone(), slot);
         program.hold_socket(question);
+        if self.conns.len() <= number as usize {
+            self.conns.resize_with(number as usize + 1, || None);
+        }
         self.conns[number as usize] = Some(Entry::Here(Conn::new(subject, place, program, record)));
         self.due.insert(number);
         Ok(())

@@ -145,7 +145,7 @@ impl Worker {
     /// Gives all connections back. It does not wait for executors that are held up: the keeper gives back what is left.
     pub(super) fn give_all_back(&mut self) {
         let end = Instant::now() + GRACE;
-        (0..self.ledger.records()).for_each(|id| self.end(id, Cause::Ending));
+        (0..self.conns.len() as u32).for_each(|id| self.end(id, Cause::Ending));
         loop {
             self.hear_executors(now());
             self.kick();
