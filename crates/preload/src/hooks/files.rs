@@ -10,7 +10,7 @@ use core::mem::offset_of;
 use libc::{iovec, off_t, size_t, ssize_t};
 use sidestep_abi::Reason;
 use sidestep_ring::Data;
-use sidestep_sys::{Errno, Result};
+use sidestep_sys::{Errno, Result, fd as fdsys};
 
 pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
@@ -22,7 +22,7 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
         Ok(start) if is_position(start, n) => start,
         // The source has no file position (a pipe, for instance). This is rare, so the kernel does it.
         Err(Errno(libc::ESPIPE)) => {
-            return transmit::by_kernel(arena::conn(c), out, Reason::Splice, 0, native);
+            return transmit::by_kernel(arena::conn(c), out, Reason::Splice, 0, native, |sent| has_left(from, n, sent));
         }
         _ => return native(), // the kernel refuses the call
     };
@@ -56,6 +56,11 @@ fn out_of(source: Option<&'static Conn>, from: c_int, call: impl FnOnce() -> ssi
     let moved = call();
     past_us::received(c, moved);
     moved
+}
+
+/// Whether a call that was to move `n` bytes, and has moved so many, has left some in its pipe, and not found it empty.
+fn has_left(pipe: c_int, n: usize, moved: usize) -> bool {
+    moved < n && fdsys::poll_now(pipe, libc::POLLIN) & libc::POLLIN != 0
 }
 
 fn seek(fd: c_int, to: off_t, whence: c_int) -> Result<off_t> {
@@ -139,7 +144,7 @@ pub unsafe fn splice(
     let end = |fd| conn(fd).filter(|_| !refused).map(arena::conn);
     let sink = end(to);
     out_of(end(from), from, || match sink {
-        Some(c) => transmit::by_kernel(c, to, Reason::Splice, 0, native),
+        Some(c) => transmit::by_kernel(c, to, Reason::Splice, 0, native, |sent| has_left(from, n, sent)),
         None => native(),
     })
 }

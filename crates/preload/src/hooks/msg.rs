@@ -202,7 +202,7 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
         }
         with_vector(&m, |iov| match m.msg_controllen {
             0 => transmit::send(c, fd, &mut Buffers(iov), flags, native),
-            _ => send_with_control(c, fd, &m, flags, native),
+            _ => send_with_control((c, fd), &m, iov::total(iov), flags, native),
         })
     });
     sent.unwrap_or_else(|e| errno::give(Err(e)))
@@ -217,11 +217,17 @@ fn check_name(m: &msghdr) -> Result<()> {
 /// Ancillary data tells the kernel how to send, so the connection goes to the kernel for good. The kernel refuses data that
 /// it cannot read.
 #[cold]
-fn send_with_control(c: u32, fd: c_int, m: &msghdr, flags: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
+fn send_with_control(
+    (c, fd): (u32, c_int),
+    m: &msghdr,
+    all: usize,
+    flags: c_int,
+    native: impl FnOnce() -> ssize_t,
+) -> ssize_t {
     if m.msg_controllen > i32::MAX as usize || !is_readable(m.msg_control, m.msg_controllen) {
         return native();
     }
-    transmit::by_kernel(arena::conn(c), fd, Reason::KernelFeature, flags, native)
+    transmit::by_kernel(arena::conn(c), fd, Reason::KernelFeature, flags, native, |sent| sent < all)
 }
 
 fn is_readable(from: *const c_void, len: usize) -> bool {

@@ -246,7 +246,7 @@ pub fn send_at(
     match asked(at, flags) {
         Asked::Stream(flags) => send_vector(c, fd, (iov, n), flags, native),
         Asked::Nothing => native(),
-        Asked::Unknown => transmit::by_kernel(arena::conn(c), fd, Reason::KernelFeature, 0, native),
+        Asked::Unknown => transmit::by_kernel(arena::conn(c), fd, Reason::KernelFeature, 0, native, |sent| sent == 0),
     }
 }
 

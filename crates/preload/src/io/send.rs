@@ -5,7 +5,7 @@ use crate::record::{Conn, Reentered};
 use crate::stream::native::natively;
 use crate::stream::source::Source;
 use crate::stream::tx::steps;
-use crate::stream::{kept, late};
+use crate::stream::{kept, late, stretch};
 use crate::wait::block::Blocking;
 use crate::wait::pause::{Number, Pause, Want};
 use crate::{arena, drain, errno, offer};
@@ -21,7 +21,8 @@ pub fn send(index: u32, fd: i32, source: &mut impl Source, flags: i32, native: i
     let c = arrive(index);
     if flags & KERNEL_FLAGS != 0 {
         let reason = if flags & libc::MSG_OOB != 0 { Reason::Urgent } else { Reason::KernelFeature };
-        return by_kernel(c, fd, reason, flags, native);
+        let all = source.len();
+        return by_kernel(c, fd, reason, flags, native, |sent| sent < all);
     }
     let mut native = Some(native);
     let passed = natively(index, c, || {
@@ -46,13 +47,25 @@ pub fn send(index: u32, fd: i32, source: &mut impl Source, flags: i32, native: i
 const KERNEL_FLAGS: i32 = libc::MSG_OOB | libc::MSG_ZEROCOPY | libc::MSG_FASTOPEN;
 
 /// A call that only the kernel can serve: waits until the kernel has all earlier bytes. Our direction stays on the kernel.
+/// `has_left`: whether a call that has sent so many bytes has left others, for which the kernel had no room.
 #[cold]
-pub fn by_kernel(c: &'static Conn, fd: i32, reason: Reason, flags: i32, native: impl FnOnce() -> isize) -> isize {
+pub fn by_kernel(
+    c: &'static Conn,
+    fd: i32,
+    reason: Reason,
+    flags: i32,
+    native: impl FnOnce() -> isize,
+    has_left: impl FnOnce(usize) -> bool,
+) -> isize {
     if let Err(e) = errno::keep(|| drain::before_native_send(c, fd, reason, flags)) {
         return errno::give(Err(e));
     }
     let sent = native();
     past_us::sent(c, sent);
+    // Epoll sets ask the kernel for space only once a write has found none.
+    if c.is_attached() && (sent >= 0 || errno::get() == EAGAIN) && has_left(sent.max(0) as usize) {
+        errno::keep(|| stretch::blocked(c));
+    }
     sent
 }
 

@@ -10,6 +10,7 @@ pub mod poll;
 pub mod readiness;
 pub mod select;
 pub mod sets;
+pub mod shown;
 pub mod signals;
 
 use sidestep_sys::clock;

@@ -3,6 +3,7 @@
 //! A set stays a kernel set. The registration of an upgraded connection is *managed*: in the kernel's set it is edge-triggered
 //! and has a tag of ours. The program's events and data are kept here.
 
+use super::shown::Shown;
 use crate::arena::Held;
 use crate::critical::Lock;
 use crate::spin::Spin;
@@ -124,8 +125,7 @@ pub struct Set {
     pub had_waiter: AtomicBool,
     /// The set is watched in another set or in poll(2), so news must make it readable.
     pub nested: AtomicBool,
-    /// The doorbell of a nested set has rung for what is ready now, and has been neither hushed nor heard in the set since.
-    pub shown: AtomicBool,
+    pub shown: Shown,
     /// Nothing is managed in the set, for good.
     pub is_kernels: AtomicBool,
     /// As `is_kernels`, and all that was managed has been given back: nothing in the kernel's set has a tag of ours.
@@ -169,7 +169,7 @@ static SET: [Set; SETS] = [const {
         waiter: AtomicI32::new(-1),
         had_waiter: AtomicBool::new(false),
         nested: AtomicBool::new(false),
-        shown: AtomicBool::new(false),
+        shown: Shown::new(),
         is_kernels: AtomicBool::new(false),
         is_given_back: AtomicBool::new(false),
         is_waited_for: AtomicBool::new(false),
@@ -250,8 +250,8 @@ impl Set {
     /// What threads of the parent held or did has nobody here.
     pub fn reset_in_child(&self) {
         self.lock.reset_in_child();
-        self.changer.store(0, Relaxed);
-        self.natives.store(0, Relaxed);
+        self.shown.reset_in_child();
+        [&self.changer, &self.natives].into_iter().for_each(|word| word.store(0, Relaxed));
     }
 
     /// A native wait is over. A forked child may end one that was counted in its parent.
@@ -285,7 +285,7 @@ impl Set {
     pub fn set_waiter(&self, waiter: u32) {
         self.generation.store(generation::get(), Relaxed);
         self.had_waiter.store(true, Relaxed);
-        self.shown.store(false, Relaxed);
+        self.shown.forget();
         self.waiter.store(waiter as i32, SeqCst);
         // SYNC natives
         fence(SeqCst);

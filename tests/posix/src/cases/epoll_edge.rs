@@ -5,10 +5,10 @@ use crate::end::End;
 use crate::link;
 use crate::peer::Peer;
 use crate::sys::epoll::{ET, Epoll, IN, OUT, RDHUP};
-use crate::sys::errno::EAGAIN;
+use crate::sys::errno::{EAGAIN, Outcome};
 use crate::sys::net::Family::{V4, V6};
 use crate::sys::threads::blocked;
-use crate::sys::{fds, io};
+use crate::sys::{Fd, fds, io};
 
 pub const CASES: &[Case] = &[
     case("epoll_edge.new_edge_for_each_arrival_v4", || each_arrival(V4)),
@@ -19,6 +19,7 @@ pub const CASES: &[Case] = &[
     case("epoll_edge.out_edge_when_space_returns", out_edge).bulk(),
     case("epoll_edge.out_edge_after_a_write_that_found_space", out_edge_after_write),
     case("epoll_edge.out_edge_for_a_thread_that_sleeps_already", out_edge_for_a_sleeper).bulk(),
+    case("epoll_edge.out_edge_after_a_splice_that_found_no_space", out_edge_after_splice),
     case("epoll_edge.writable_once", writable_once),
     case("epoll_edge.edge_at_the_end", edge_at_end),
     case("epoll_edge.no_edge_lost_while_streaming", stream).bulk(),
@@ -97,6 +98,30 @@ fn out_edge() {
         assert_eq!(set.mask_of(end.fd(), 5000), OUT, "space has returned");
         peer.finish();
     }
+}
+
+/// As [`out_edge`], by calls that only the kernel can serve.
+fn out_edge_after_splice() {
+    let (mut end, mut peer) = link::client(V4);
+    let set = edge_set(&end, OUT);
+    for _ in 0..3 {
+        let start = end.tx.at;
+        while end.tx.try_send(16 << 10, spliced) != Err(EAGAIN) {
+            set.wait(0);
+        }
+        peer.start("recv", &[end.tx.at - start]);
+        assert_eq!(set.mask_of(end.fd(), 5000), OUT, "space has returned");
+        peer.finish();
+    }
+}
+
+/// What the socket does not take is dropped with the pipe.
+fn spliced(fd: Fd, bytes: &[u8]) -> Outcome {
+    let pipe = fds::pipe(libc::O_CLOEXEC);
+    assert_eq!(io::write(pipe.1, bytes), Ok(bytes.len()), "filling a pipe");
+    let sent = io::splice(pipe.0, fd, bytes.len(), 0);
+    fds::close(pipe.0).and(fds::close(pipe.1)).expect("close");
+    sent
 }
 
 /// Space returns, and a write finds it before the wait does: the edge is told all the same, perhaps to another thread.

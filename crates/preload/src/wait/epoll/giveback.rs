@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
 use sidestep_ring::side;
-use sidestep_sys::Result;
+use sidestep_sys::{Result, fd as fdsys};
 
 /// Changes the kernel's registration of `fd`. `events`: the program's own. With EPOLLEXCLUSIVE the kernel refuses changes, so
 /// the registration is removed and added again.
@@ -77,8 +77,11 @@ fn restore(fd: i32) {
 /// managed: the kernel would report the end once more. If the kernel has further news of it, the registration is given back
 /// then.
 pub fn demoted(fd: i32) {
+    // While the stack gives a connection back its socket seems to have ended.
+    let has_ended = || fdsys::poll_now(fd, 0) & libc::POLLHUP != 0;
     let is_over = |r: &Reg| {
-        r.is_awaited() && r.events & ET != 0 && r.ends & HUP != 0 && r.state & reg::EDGE == 0 && !r.is_listed()
+        let is_told = r.ends & HUP != 0 && r.state & reg::EDGE == 0 && !r.is_listed();
+        r.is_awaited() && r.events & ET != 0 && is_told && has_ended()
     };
     for (_, s) in sets::all() {
         s.with(|inner| {
@@ -242,11 +245,12 @@ pub(super) fn drop_doorbell(s: &Set, c: &Conn) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tag;
     use super::*;
     use crate::link;
     use crate::stream::stretch::tests::connected;
     use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link, with_unread};
-    use crate::wait::readiness::IN;
+    use crate::wait::readiness::{IN, OUT};
     use sidestep_conn::Event;
     use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
@@ -280,6 +284,24 @@ mod tests {
         assert!((Duration::from_secs(2)..Duration::from_secs(4)).contains(&took), "{took:?}");
         all.iter().for_each(|s| s.refs.store(0, Release));
         link::remove(at);
+    }
+
+    /// A thread has waited in the set while the stack has given the connection back, and has seen the end that there seemed to be.
+    #[test]
+    fn the_kernel_reports_space_of_a_connection_whose_end_was_none() {
+        let epfd = fdsys::doorbell().expect("a set");
+        let (s, (near, _far)) = (sets::get(sets::create(epfd).expect("a record")), connected());
+        let fd = near.as_raw_fd();
+        kernel_ctl(epfd, EPOLL_CTL_ADD, fd, IN | ET, tag::of(fd)).expect("a registration");
+        s.with(|inner| {
+            let r = inner.register(fd, (OUT | ET, 7), reg::PRESENT | reg::MANAGED).expect("a registration");
+            r.ends = HUP;
+        });
+        demoted(fd);
+        assert!(s.has(fd, Reg::is_native));
+        assert_ne!(fdsys::poll_now(epfd, libc::POLLIN), 0, "nobody else asks the kernel for space");
+        s.refs.store(0, Release);
+        fdsys::close(epfd);
     }
 
     #[test]

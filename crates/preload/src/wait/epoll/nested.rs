@@ -69,19 +69,25 @@ pub fn poll_nested() {
 /// Rings for everything that is there, even if it has rung already: a wait inside the set has consumed the doorbell's event, or
 /// the program has changed its interest.
 pub(super) fn arm_nested(s: &Set) {
-    s.shown.store(false, Relaxed);
-    if let Some(p) = own_waiter(s) {
+    let Some(p) = own_waiter(s) else { return };
+    s.shown.alone(|| {
+        s.shown.forget();
         show(s, p);
-    }
+    });
 }
 
 fn refresh(s: &Set) {
-    let Some(p) = own_waiter(s) else { return };
+    if let Some(p) = own_waiter(s) {
+        s.shown.alone(|| look_again(s, p));
+    }
+}
+
+fn look_again(s: &Set, p: u32) {
     let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
     if waiter::was_left(p) || link::all().any(|l| unrung(l.my_doorbell(p))) {
-        s.shown.store(false, Relaxed); // nobody has heard a ring, or the peer that has news lacks the doorbell
+        s.shown.forget(); // nobody has heard a ring, or the peer that has news lacks the doorbell
     } else if !is_armed(p) {
-        s.shown.store(true, Relaxed); // the producer that disarmed the doorbell has rung it
+        s.shown.note(); // the producer that disarmed the doorbell has rung it
     }
     show(s, p);
 }
@@ -91,23 +97,20 @@ fn show(s: &Set, p: u32) {
     for _ in 0..LOOKS {
         doorbell::arm(link::all().map(|l| l.my_doorbell(p)));
         if has_something(s, p) {
-            if !s.shown.swap(true, Relaxed) {
+            if s.shown.note() {
                 waiter::ring(p);
             }
             return;
         }
         // `hush` also removes rings that came since that look, so the next ring counts as the first.
-        s.shown.store(false, Relaxed);
+        s.shown.forget();
         sidestep_sys::fd::hush(waiter::doorbell(p));
-        if has_something(s, p) {
-            // Another thread may have rung for it just before `hush`, which has removed that ring, too.
-            s.shown.store(false, Relaxed);
-        } else if is_armed(p) {
+        if !has_something(s, p) && is_armed(p) {
             return;
         }
         // A producer has rung and disarmed the doorbell; its news may be nothing that the program wants.
     }
-    s.shown.store(true, Relaxed);
+    s.shown.note();
     waiter::ring(p);
 }
 
@@ -144,16 +147,32 @@ fn any_ready(s: &Set, inner: &mut Inner) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ET, kernel_ctl, kick, tag, wait};
     use super::*;
+    use crate::fdtable::{self, Kind};
     use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link, with_unread};
     use crate::wait::readiness::IN;
     use crate::wait::sets::reg;
     use crate::{debts, generation};
+    use libc::epoll_event;
     use sidestep_sys::fd as fdsys;
     use std::hint::black_box;
 
     /// A descriptor that no test has.
     const FD: i32 = 4001;
+
+    /// How often two threads meet.
+    const ROUNDS: u32 = 500;
+
+    /// Makes it a nested set that waits for bytes of this connection.
+    fn watches(s: &Set, place: u32, conn: u32) {
+        s.set_waiter(place);
+        s.nested.store(true, Relaxed);
+        s.with(|inner| {
+            let r = inner.register(FD, (IN, 7), reg::PRESENT | reg::MANAGED).expect("a registration");
+            r.conn = conn;
+        });
+    }
 
     /// A sleep in the set hears the ring, but a handler jumps out. The sleep is over when this has returned.
     #[inline(never)]
@@ -172,12 +191,7 @@ mod tests {
         let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
         arena::local(index_of(c)).fd.store(FD as u32, Relaxed);
         link::get(at).set_conn(SLOT as u32, Some(index_of(c)));
-        s.set_waiter(place);
-        s.nested.store(true, Relaxed);
-        s.with(|inner| {
-            let r = inner.register(FD, (IN, 7), reg::PRESENT | reg::MANAGED).expect("a registration");
-            r.conn = index_of(c);
-        });
+        watches(s, place, index_of(c));
         with_unread(c, 100);
         is_jumped_out_of(place, || waiter::ring_all(link::get(at).mark_own(SLOT, 1 << place)));
         assert_eq!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0);
@@ -185,6 +199,85 @@ mod tests {
         assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "another thread may sleep here");
         refresh(s);
         assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "threads sleep in an outer set");
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
+    }
+
+    /// A wait in the set has heard the doorbell, which a producer had disarmed and rung, and looks what is left. Meanwhile another thread
+    /// begins a wait of its own.
+    #[test]
+    fn two_threads_that_look_at_once_leave_the_set_readable() {
+        let at = silent_link(0x7e6c);
+        let (c, index) = (attached(at, SLOT), sets::create(-1).expect("a record"));
+        let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
+        watches(s, place, index_of(c));
+        with_unread(c, 100);
+        let together = AtomicU32::new(0);
+        let meet = |number: u32| {
+            together.fetch_add(1, AcqRel);
+            while together.load(Acquire) < number {
+                std::hint::spin_loop();
+            }
+        };
+        let silent = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    meet(4 * round + 2);
+                    refresh(s);
+                    meet(4 * round + 4);
+                }
+            });
+            let is_silent = |round: &u32| {
+                s.with(|inner| inner.hear_edge(FD));
+                doorbell::disarm(link::get(at).my_doorbell(place));
+                fdsys::hush(waiter::doorbell(place));
+                meet(4 * round + 2);
+                arm_nested(s);
+                meet(4 * round + 4);
+                fdsys::poll_now(waiter::doorbell(place), libc::POLLIN) == 0
+            };
+            (0..ROUNDS).filter(is_silent).count()
+        });
+        assert_eq!(silent, 0, "of {ROUNDS} times a thread would sleep in the outer set for ever");
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
+    }
+
+    /// A thread waits in a nested set when another one makes that a waiter.
+    #[test]
+    fn the_set_stays_readable_when_a_native_wait_has_heard_its_first_ring() {
+        let at = silent_link(0x7e6d);
+        let epfd = fdsys::doorbell().expect("a set");
+        let (c, index) = (attached(at, SLOT), sets::create(epfd).expect("a record"));
+        let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
+        assert!(fdtable::set(epfd, Kind::Set(index)));
+        nest(index);
+        let told = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let mut out = [epoll_event { events: 0, u64: 0 }];
+                wait(index, &mut out, Some(10_000_000_000), core::ptr::null(), || -1)
+            });
+            while s.natives.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            with_unread(c, 100);
+            watches(s, place, index_of(c));
+            let bell = waiter::doorbell(place);
+            kernel_ctl(epfd, libc::EPOLL_CTL_ADD, bell, IN | ET, tag::of_doorbell()).expect("a doorbell in its set");
+            let is_first = s.with(|inner| inner.hear_edge(FD));
+            kick(s, is_first == Some(true));
+            waits.join().expect("no panic")
+        });
+        assert_eq!(told, 1);
+        assert_ne!(
+            fdsys::poll_now(epfd, libc::POLLIN),
+            0,
+            "the bytes are still unread, and threads sleep in an outer set"
+        );
+        fdtable::set(epfd, Kind::Other);
+        fdsys::close(epfd);
         s.destroy();
         s.refs.store(0, Release);
         link::remove(at);

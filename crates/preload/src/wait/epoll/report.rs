@@ -180,7 +180,8 @@ impl ready::Set for Report<'_> {
         }
         if let Some(r) = self.regs.get(fd) {
             (r.tail, r.spaces) = (tail, c.spaces.load(Relaxed));
-            r.state &= !(reg::EDGE | reg::FRESH | reg::BY_KERNEL);
+            // The edge of what was not found is yet to be told: the stack may have parked the socket for a moment.
+            r.state &= !(reg::FRESH | reg::BY_KERNEL | if is_to_be_told { reg::EDGE } else { 0 });
             if is_to_be_told && r.events & ONESHOT != 0 {
                 r.state |= reg::DISARMED;
                 // ERR and HUP are reported with any mask. The kernel has reported them, and a changed mask would make it report
@@ -261,5 +262,51 @@ pub(super) fn expect_space(s: &Set, r: &Reg, c: &Conn, fd: i32, found: u32) {
 fn ask_for_out(s: &Set, r: &Reg, fd: i32) {
     if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, watched(s, r.events) | OUT, tag::of(fd)).is_err() {
         due::expect_space();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link;
+    use crate::stream::stretch::tests::connected;
+    use crate::stream::unrung::tests::{SLOT, attached, index_of, silent_link};
+    use crate::wait::readiness::IN;
+    use crate::wait::sets;
+    use sidestep_ring::slot;
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd;
+
+    /// Bytes that come by kernel while the stack is about to take the connection: it finds them, and does not take it.
+    #[test]
+    fn an_edge_outlasts_a_socket_that_is_parked_for_a_moment() {
+        let at = silent_link(0x7e6e);
+        let (c, (near, mut far)) = (attached(at, SLOT), connected());
+        let (fd, s) = (near.as_raw_fd(), sets::get(sets::create(-1).expect("a record")));
+        far.write_all(&[7; 100]).expect("bytes");
+        c.raise(flag::STACK);
+        let look = |parked, is_edge| {
+            slot::set_parked(c.words(), parked);
+            let mut out = [epoll_event { events: 0, u64: 0 }];
+            let told = s.with(|inner| {
+                if is_edge {
+                    inner.hear_edge(fd)
+                } else {
+                    inner.hear_since(fd, arch::ticks())
+                };
+                let wait = inner.ready.asked_first();
+                merge(s, inner, &wait, (&[], Some(Asked::default())), &mut out, 0).n
+            });
+            (told, out[0].events)
+        };
+        s.with(|inner| {
+            let r = inner.register(fd, (IN | ET, 7), reg::PRESENT | reg::MANAGED).expect("a registration");
+            r.conn = index_of(c);
+        });
+        assert_eq!(look(1, true), (Some(0), 0), "the kernel's answer does not count");
+        assert_eq!(look(2, false), (Some(1), IN), "the stack rings once it has left the socket alone");
+        assert_eq!(look(2, false), (Some(0), 0), "no news");
+        s.refs.store(0, Release);
+        link::remove(at);
     }
 }

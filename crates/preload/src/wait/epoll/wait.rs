@@ -92,20 +92,23 @@ impl Call<'_> {
         loop {
             self.is_open(index)?;
             shared::obey(self.s);
-            let Some(p) = self.s.waiter() else {
-                match self.wait_natively(index, room, &mut quiet)? {
-                    Some(n) => return Ok(n),
-                    None => continue, // the set got a doorbell while this thread slept
+            let n = match self.s.waiter() {
+                None => self.wait_natively(index, room, &mut quiet).transpose(),
+                Some(p) => {
+                    let n = self.wait_both(index, p, room, &mut quiet);
+                    // Several threads may wait in one set: the news may have been for another thread, and there may be more.
+                    waiter::pass_on(p, || has_listed(self.s));
+                    wake_natives(self.s, p);
+                    Some(n)
                 }
             };
-            let n = self.wait_both(index, p, room, &mut quiet);
-            // Several threads may wait in one set: the news may have been for another thread, and there may be more.
-            waiter::pass_on(p, || has_listed(self.s));
-            wake_natives(self.s, p);
+            // A native wait, too, may have heard the doorbell that the set got meanwhile.
             if self.s.nested.load(Relaxed) {
                 errno::keep(|| arm_nested(self.s));
             }
-            return n;
+            if let Some(n) = n {
+                return n;
+            }
         }
     }
 
