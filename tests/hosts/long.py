@@ -23,7 +23,7 @@ def they_give_their_slots_back(hosts, seed):
     """The kernel carries them as fast as any connection without a slot. Once the messages are short, they are offered again."""
     are_short, is_enough = (hosts.server.bed.directory / f"{seed}.{name}" for name in ("short", "enough"))
     slots = lambda: len(hosts.server.status()["connections"])  # noqa: E731 - a line is enough
-    hosts.server.start_stack()
+    hosts.server.start_stack("--ring-size", str(1 << 23))  # the kernel's window grows with the long messages
 
     def turns():
         until(lambda: slots() > 0, "a slot of a connection with long answers", 20)

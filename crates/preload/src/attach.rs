@@ -265,6 +265,7 @@ fn renew(c: &Conn) {
         for count in [&c.ops, &c.quick_ops, &c.tx_froze] {
             count.store(0, Relaxed);
         }
+        c.lower(flag::TX_BLOCKED | flag::UNHEARD | flag::HINT); // of the slot
     }
     c.lower(flag::RENEWS);
 }

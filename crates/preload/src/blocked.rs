@@ -66,6 +66,11 @@ pub fn is_any(index: u32) -> bool {
     count(index).load(SeqCst) > 0
 }
 
+/// As [`is_any`], but threads that have ended count, too.
+pub fn has_entry(index: u32) -> bool {
+    count(index).load(SeqCst) > 0
+}
+
 /// The connections in the list, once for each entry.
 pub fn connections() -> impl Iterator<Item = u32> {
     LIST.iter().filter_map(|entry| (entry.load(Relaxed) as u32).checked_sub(1))

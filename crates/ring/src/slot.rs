@@ -176,6 +176,12 @@ pub fn let_go(slot: &Slot, side: usize) -> Option<Reason> {
     (reason == Reason::StackEnded as u32 && parked(slot).is_multiple_of(2)).then_some(Reason::StackEnded)
 }
 
+/// Whether side `side`, which is the stack's, would let go of the connection, since the messages are long, and the program has not asked
+/// it to. It does not let go by itself: a slot that only one side has released is memory that the broker owes.
+pub fn would_let_go(slot: &Slot, side: usize) -> bool {
+    counters::load(&slot.counters[side]).reason == Reason::Bulk as u32 && wished(slot) != Wish::Slot
+}
+
 /// Records that side `side` has released the slot. For the broker.
 pub fn set_released(slot: &Slot, side: usize) {
     slot.side[side].released.store(1, SeqCst);

@@ -94,11 +94,14 @@ pub fn run(mut conn: Box<Conn>, call: &Call, terms: &Terms, record: &Record) -> 
 }
 
 /// The stack has nothing to do with a connection any more: closes its socket, once that has what the program has left in its ring. A
-/// program that is dead, or makes no call from now on, does not send that itself.
-pub fn close(program: &mut Program, socket: OwnedFd, closing: &mut Closing) {
-    if !program.send_left(socket.as_fd(), None) && program.is_gone() {
+/// program that is dead, or makes no call from now on, does not send that itself. `record`: where the keeper finds what is being sent,
+/// should this process be killed meanwhile. It is free then.
+pub fn close(program: &mut Program, record: &Record, socket: OwnedFd, closing: &mut Closing) {
+    record.set_caller(this_thread());
+    if !program.send_left(socket.as_fd(), Some(record)) && program.is_gone() {
         sidestep_sys::tcp::abort(socket.as_raw_fd()); // the stream must not seem complete
     }
+    record.free();
     closing.close(socket);
 }
 

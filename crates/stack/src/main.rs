@@ -48,7 +48,7 @@ struct Args {
     #[command(flatten)]
     choice: Choice,
     /// Leave a connection to the kernel whose messages are longer than this on the average, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 8192)]
+    #[arg(long, value_name = "BYTES", default_value_t = 3000)]
     longest_message: u64,
     /// The processor that the worker runs on; by default any
     #[arg(long, value_name = "N")]

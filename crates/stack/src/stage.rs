@@ -46,8 +46,8 @@ pub struct Conn {
     pub taken_at: Option<u64>,
     /// How long its messages are while the kernel carries it.
     pub pace: KernelPace,
-    /// It was last declined since they are long.
-    pub is_long: bool,
+    /// Looks in a row that have found them long.
+    pub long_looks: u32,
     /// What its socket has received since it is observed.
     pub arrivals: Arrivals,
     /// Its packets did not come by the device once: that has been counted.
@@ -80,7 +80,7 @@ impl Conn {
             looks: 0,
             taken_at: None,
             pace: KernelPace::default(),
-            is_long: false,
+            long_looks: 0,
             arrivals: Arrivals::Uncounted,
             is_unseen: false,
         }

@@ -1,6 +1,7 @@
 //! The end of an attached connection.
 
 use crate::drain;
+use crate::lineage;
 use crate::record::Conn;
 use crate::stream::peer::{self, Word};
 use crate::stream::{leave, parked, rx};
@@ -10,18 +11,24 @@ use sidestep_conn::{Rx, Writer};
 use sidestep_sys::{arch, clock, push, tcp};
 
 /// While an offer is under way the broker holds the socket, too, or the stack that it asks. Our close(2) is then not the last, and the
-/// peer would learn of it late. So this ends the connection as the last close would: unread data resets it.
-pub fn hang_up(c: &Conn, fd: i32) {
-    // A thread inside a call holds the socket, too, and close(2) does not disturb it.
+/// peer would learn of it late. So this ends the connection as the last close would: unread data resets it. True: it is reset.
+pub fn hang_up(c: &Conn, fd: i32) -> bool {
+    // A thread inside a call holds the socket, too, and close(2) does not disturb it. A child on our memory has its own descriptors.
     let age = arch::ticks().saturating_sub(c.offered_at.load(Relaxed));
-    if age > clock::ticks_of_us(FRESH_US) || !c.gate.is_empty() {
-        return;
+    if age > clock::ticks_of_us(FRESH_US) || !c.gate.is_empty() || lineage::is_borrowed() {
+        return false;
     }
-    match (tcp::linger(fd), tcp::queued(fd)) {
-        (Some(0), _) | (_, Ok(1..)) => tcp::abort(fd),
-        (_, Ok(0)) => tcp::shutdown(fd, libc::SHUT_RDWR),
-        (_, Err(_)) => {}
+    let is_reset = match (tcp::linger(fd), tcp::queued(fd)) {
+        (Some(0), _) | (_, Ok(1..)) => true,
+        (_, Ok(0)) => false,
+        (_, Err(_)) => return false,
+    };
+    if is_reset {
+        tcp::abort(fd)
+    } else {
+        tcp::shutdown(fd, libc::SHUT_RDWR)
     }
+    is_reset
 }
 
 /// Longer than others usually have the socket of an offer. Later nothing is done that could disturb a holder whom the library does not see.

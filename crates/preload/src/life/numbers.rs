@@ -16,7 +16,7 @@ use sidestep_abi::Reason;
 use sidestep_conn::phase::Step;
 use sidestep_conn::{Event, Phase};
 use sidestep_ring::side;
-use sidestep_sys::{arch, clock, fd as fdsys};
+use sidestep_sys::{arch, clock, fd as fdsys, process};
 
 /// Before `fd` is closed, or replaced by dup2(): ends what it stands for. The caller finishes the result after the close.
 #[must_use]
@@ -172,7 +172,9 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     match loss {
         // Other processes still hold the connection, so its registrations in shared sets live on.
         Loss::Closed if shared => wait::epoll::abandon(fd),
-        Loss::Closed => wait::epoll::remove(fd, c.phase.phase().is_offered()),
+        Loss::Closed => {
+            wait::epoll::remove(fd, matches!(c.phase.phase(), Phase::Offered { .. } | Phase::Assigned { .. }))
+        }
         Loss::StaysOpen => wait::epoll::return_to_kernel(fd),
     }
     if may_block_by_us(c.phase.phase()) && blocked::is_any(index) && adopt(index, c, fd) {
@@ -200,10 +202,10 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
             return Left::Ended(index);
         }
         phase @ (Phase::Offered { .. } | Phase::Assigned { .. }) if !shared => {
-            if loss == Loss::Closed && is_under_way(phase) {
-                hang_up(c, fd);
+            let is_reset = loss == Loss::Closed && is_under_way(phase) && hang_up(c, fd);
+            if !is_reset {
+                linger(fd);
             }
-            linger(fd);
         }
         _ => {}
     }
@@ -306,6 +308,8 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
 
 /// The process ends: ends every connection that no other process holds, as close(2) would.
 pub fn end_all() {
+    // Other threads would still see the end of their connections.
+    let is_alone = thread::is_alone() || process::threads() == Some(1);
     fdtable::for_each(|fd, kind| {
         let Kind::Conn(index) = kind else { return };
         let c = arena::conn(index);
@@ -314,7 +318,7 @@ pub fn end_all() {
         }
         match c.phase.phase() {
             phase if phase.is_attached() => end(c, fd, true),
-            phase if is_under_way(phase) => hang_up(c, fd),
+            phase if is_alone && is_under_way(phase) => _ = hang_up(c, fd),
             _ => {}
         }
     });

@@ -2,6 +2,8 @@
 //! end it is a ring. Before a call may use the socket the stack gives the connection back.
 
 use super::peer;
+use crate::blocked;
+use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::wait::Deadline;
 use sidestep_ring::slot::{self, Wish};
@@ -53,6 +55,15 @@ pub fn part(c: &Conn) {
     if c.has(flag::STACK) && c.is_attached() {
         slot::wish(c.words(), Wish::Slot);
         peer::notify(c);
+    }
+}
+
+/// Without a slot the kernel's connection is faster. Not while a thread is blocked in a call: until that returns, the slot could not be
+/// given back.
+#[cold]
+pub fn ask_to_let_go(c: &Conn, fd: i32) {
+    if matches!(fdtable::get(fd), Kind::Conn(index) if !blocked::has_entry(index)) {
+        part(c);
     }
 }
 

@@ -144,7 +144,7 @@ pub fn begin(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
 fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     if !c.phase.phase().permits_rings()
         || c.has(flag::TX_SHUT)
-        || !may_begin_here(c, end)
+        || !may_begin_here(c, end, fd)
         || around(c).hold.is_some()
         || c.owner.load(Relaxed) != arena::me().unwrap_or(u32::MAX)
     {
@@ -154,12 +154,15 @@ fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
 }
 
 /// The stack has rules of its own for when to carry a connection again.
-fn may_begin_here(c: &Conn, end: &mut Writer) -> bool {
+fn may_begin_here(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     if !c.has(flag::STACK) {
         return end.may_begin(c.tx_half());
     }
-    if let Some(reason) = slot::let_go(c.words(), 1 - c.my_side()) {
+    let stacks_side = 1 - c.my_side();
+    if let Some(reason) = slot::let_go(c.words(), stacks_side) {
         c.keep_for_now(reason);
+    } else if slot::would_let_go(c.words(), stacks_side) {
+        parked::ask_to_let_go(c, fd);
     }
     end.tx.may_begin(c.tx_half())
 }

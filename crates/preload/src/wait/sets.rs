@@ -212,8 +212,7 @@ pub fn all() -> impl Iterator<Item = (u32, &'static Set)> {
 /// A record for a new set.
 pub fn create(fd: i32) -> Option<u32> {
     let index = (0..SETS as u32).find(|i| get(*i).refs.compare_exchange(0, 1, AcqRel, Relaxed).is_ok())?;
-    let s = get(index);
-    let bytes = MAX_REG * size_of::<Reg>();
+    let (s, bytes) = (get(index), MAX_REG * size_of::<Reg>());
     let memory = match s.memory.load(Relaxed) {
         old if !old.is_null() => {
             // SAFETY: the record's own mapping, of exactly that size, used by no one now.
@@ -241,9 +240,10 @@ pub fn create(fd: i32) -> Option<u32> {
     Some(index)
 }
 
-/// In a forked child.
+/// In a forked child. A thread of the parent may have been making or ending a set.
 pub fn unlock_all() {
-    all().for_each(|(_, s)| s.reset_in_child());
+    let was_used = |i: &u32| *i < HIGH.load(Acquire) || get(*i).refs.load(Acquire) != 0;
+    (0..SETS as u32).take_while(was_used).for_each(|i| get(i).reset_in_child());
 }
 
 impl Set {

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const STEADY: u64 = 10_000_000;
 /// Microseconds after which a connection of long messages that was not carried is looked at once more.
 const LONG: u64 = 50_000;
+/// After so many such looks its program may have it back for a while.
+const LONG_LOOKS: u32 = 2;
 /// How long the worker waits for the next result of an executor at its end, within [`GRACE`] for all of them. The keeper gives back what
 /// is left.
 const LAST: Duration = Duration::from_secs(2);
@@ -75,9 +77,19 @@ impl Worker {
     /// The kernel carries the connection, or it has ended.
     pub(super) fn left(&mut self, id: u32, mut conn: Conn, given: Given) {
         let Given { program, record, cause } = given;
+        // The program has seen that the messages are long: without its slot the connection is as fast as any other of the kernel's.
+        let lets_go = matches!(cause, Cause::Left) && conn.long_looks >= LONG_LOOKS;
+        let cause = if lets_go { Cause::Bulk } else { cause };
+        let is_long = matches!(cause, Cause::Bulk);
+        conn.long_looks = if is_long { conn.long_looks + 1 } else { 0 };
         self.say(&format!("{} back to the kernel: {}", conn.subject.remote, chain(&cause)));
-        self.count(|page| page::count_reason(page, cause.reason()));
-        program.set_reason(cause.reason());
+        if conn.long_looks <= 1 {
+            self.count(|page| page::count_reason(page, cause.reason()));
+        }
+        // With this reason the program asks the stack to let go.
+        if !is_long || conn.long_looks >= LONG_LOOKS {
+            program.set_reason(cause.reason());
+        }
         let Subject { local, remote, device, .. } = conn.subject;
         let device = &self.devices[device];
         // Another connection may have the same tuple, in another network namespace.
@@ -87,24 +99,23 @@ impl Worker {
             self.by_tuple.remove(&Tuple::new(local, remote));
         }
         conn.held.drain(..).for_each(|frame| inject(&device.injector, &frame));
-        let is_long = matches!(cause, Cause::Bulk) && conn.taken_at.is_none();
-        let stays_long = std::mem::replace(&mut conn.is_long, is_long) && is_long;
-        // Without its slot a connection that stays with the kernel is as fast as any other. Its program offers it again later.
-        if cause.passes() && !stays_long {
+        if cause.passes() && !lets_go {
             self.rest(id, conn, program, record);
         } else {
-            self.release(id, conn, program, &record);
+            self.release(id, conn, program, record);
         }
     }
 
     /// The connection may be taken again, but not at once: in the kernel its congestion control begins anew each time.
     fn rest(&mut self, id: u32, mut conn: Conn, program: Program, record: Record) {
         let time = now();
-        if conn.taken_at.take().is_some_and(|taken| time.saturating_sub(taken) > STEADY) {
+        let taken_at = conn.taken_at.take();
+        if taken_at.is_some_and(|taken| time.saturating_sub(taken) > STEADY) {
             conn.returns = 0;
         }
         let pause = self.settings.pause << conn.returns.min(PAUSES);
-        let from = time + if conn.is_long { pause.min(LONG) } else { pause };
+        let is_soon = conn.long_looks == 1 && taken_at.is_none();
+        let from = time + if is_soon { pause.min(LONG) } else { pause };
         (conn.returns, conn.looks) = (conn.returns + 1, 0);
         record.assign(&Ends { local: conn.subject.local, remote: conn.subject.remote });
         conn.stage = Stage::Assigned(program, record, from);
@@ -114,14 +125,14 @@ impl Worker {
     }
 
     /// The stack has nothing to do with the connection any more.
-    fn release(&mut self, id: u32, conn: Conn, program: Program, record: &Record) {
+    fn release(&mut self, id: u32, conn: Conn, program: Program, record: Record) {
         self.count(|page| page::count_bytes(page, program.bytes()));
-        record.free();
         self.timers.set(id, None);
-        let Conn { subject: Subject { socket, domain, .. }, place, .. } = conn;
+        let Conn { subject: Subject { socket, domain, local, remote, .. }, place, .. } = conn;
+        record.assign(&Ends { local, remote });
         let mut program = Box::new(program);
         let close = move |closing: &mut Closing| {
-            close(&mut program, socket, closing);
+            close(&mut program, &record, socket, closing);
             Some(Done::Closed(id, place, program, domain))
         };
         // It counts in its domain until then, as its record does.

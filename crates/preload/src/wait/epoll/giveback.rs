@@ -106,13 +106,13 @@ pub fn return_to_kernel(fd: i32) {
     }
 }
 
-/// Before the last close of a socket: removes the registrations of `fd`. `offered`: an offer is on its way. Then the broker's
+/// Before the last close of a socket: removes the registrations of `fd`. `is_shared`: an offer is on its way. Then the broker's
 /// descriptor would keep the registration in the kernel's sets, with events for a descriptor that may be another file's by
 /// then.
-pub fn remove(fd: i32, offered: bool) {
+pub fn remove(fd: i32, is_shared: bool) {
     for (_, s) in sets::all() {
         s.with(|inner| {
-            if offered && inner.reg(fd).is_some_and(|r| r.is_present()) {
+            if is_shared && inner.reg(fd).is_some_and(|r| r.is_present()) {
                 let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, fd, 0, 0);
             }
             inner.clear(fd);

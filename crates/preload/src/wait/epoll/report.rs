@@ -5,8 +5,8 @@ use super::mask::{watch_anew, watched};
 use super::tag::{self, Source};
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
 use crate::record::{Conn, flag};
-use crate::stream::due;
-use crate::wait::readiness::{self, ARRIVALS, ERR, HUP, OUT, OUT_ANY};
+use crate::stream::{due, parked};
+use crate::wait::readiness::{self, ARRIVALS, ERR, HUP, IN_ANY, OUT, OUT_ANY};
 use crate::wait::sets::{Inner, Reg, Regs, Set, reg};
 use crate::{arena, user};
 use core::sync::atomic::Ordering::*;
@@ -181,7 +181,8 @@ impl ready::Set for Report<'_> {
         if let Some(r) = self.regs.get(fd) {
             (r.tail, r.spaces) = (tail, c.spaces.load(Relaxed));
             // The edge of what was not found is yet to be told: the stack may have parked the socket for a moment.
-            r.state &= !(reg::FRESH | reg::BY_KERNEL | if is_to_be_told { reg::EDGE } else { 0 });
+            let is_told = is_to_be_told && (found & IN_ANY != 0 || !parked::is_parked(c));
+            r.state &= !(reg::FRESH | reg::BY_KERNEL | if is_told { reg::EDGE } else { 0 });
             if is_to_be_told && r.events & ONESHOT != 0 {
                 r.state |= reg::DISARMED;
                 // ERR and HUP are reported with any mask. The kernel has reported them, and a changed mask would make it report
