@@ -76,7 +76,7 @@ fn each_inherited(batch: &Batch, by: fn(&Batch, &'static Conn, i32, Reason)) {
         fdtable::for_each(|fd, kind| {
             let Kind::Conn(index) = kind else { return };
             let c = arena::conn(index);
-            any |= c.is_attached();
+            any |= c.phase.phase().has_slot() || c.phase.phase().is_offered();
             // A connection on the kernel must stay there: the other program may use it at any time.
             if survives(fd) {
                 by(batch, c, fd, Reason::Exec);
@@ -149,7 +149,6 @@ fn drain_copies_to_kernel(batch: &Batch) {
         let Ok(cookie) = tcp::cookie(fd) else { continue };
         fdtable::for_each(|other, kind| {
             if let Kind::Conn(index) = kind
-                && arena::conn(index).is_attached()
                 && arena::local(index).fd.load(Relaxed) == other as u32
                 && tcp::cookie(other) == Ok(cookie)
             {
@@ -159,15 +158,15 @@ fn drain_copies_to_kernel(batch: &Batch) {
     }
 }
 
-/// The process ends: writes the report, and ends the connections as close() would.
-pub fn leave() {
+/// The process ends: writes the report, and ends the connections as close() would. `is_last`: no code of the program runs any more.
+pub fn leave(is_last: bool) {
     static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
     // Only once in each process: exit() ends by calling _exit().
     let is_first = || LEFT.swap(generation::get(), AcqRel) != generation::get();
     if settings::active() && lineage::is_own() && is_first() {
         errno::keep(|| {
             report::write();
-            numbers::end_all();
+            numbers::end_all(is_last);
         });
     }
 }

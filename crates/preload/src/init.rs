@@ -34,5 +34,5 @@ extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *con
 }
 
 extern "C" fn finish() {
-    exec::leave();
+    exec::leave(false); // destructors of other libraries may follow
 }

@@ -68,11 +68,11 @@ pub fn ticks_of_us(us: u64) -> u64 {
     us * if rate == 0 { 2000 } else { rate }
 }
 
-/// Sleeps.
-pub fn nap_us(us: u64) {
+/// Sleeps. False: a signal has ended that.
+pub fn nap_us(us: u64) -> bool {
     let ts = libc::timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 };
     // SAFETY: `ts` is alive; no remainder wanted.
-    let _ = unsafe { call(libc::SYS_nanosleep, [&raw const ts as usize, 0, 0, 0, 0, 0]) };
+    unsafe { call(libc::SYS_nanosleep, [&raw const ts as usize, 0, 0, 0, 0, 0]) }.is_ok()
 }
 
 /// A time at which something must be looked after. The next caller after that time does it.

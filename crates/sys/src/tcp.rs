@@ -242,7 +242,12 @@ pub fn linger(fd: i32) -> Option<u32> {
 
 /// Makes the next close() send a reset.
 pub fn reset_on_close(fd: i32) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    set_linger(fd, Some(0));
+}
+
+/// Sets SO_LINGER to so many seconds, or off.
+pub fn set_linger(fd: i32, seconds: Option<i32>) {
+    let linger = libc::linger { l_onoff: seconds.is_some().into(), l_linger: seconds.unwrap_or(0) };
     let args = [
         fd as usize,
         libc::SOL_SOCKET as usize,

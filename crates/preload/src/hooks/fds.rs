@@ -76,10 +76,19 @@ pub unsafe fn dup(fd: c_int) -> c_int {
 }
 
 fn duplicated(old: c_int, new: c_int) -> c_int {
-    if new >= 0 && !thread::in_vfork() {
-        begin::duplicated(old, new);
+    match new {
+        0.. if thread::in_vfork() => hand_on(old),
+        0.. => begin::duplicated(old, new),
+        _ => {}
     }
     new
+}
+
+/// A child on our memory makes a copy for the program that it is about to execute, and may close its descriptor of the connection before.
+fn hand_on(fd: c_int) {
+    if let Some(index) = conn(fd) {
+        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Exec));
+    }
 }
 
 pub unsafe fn dup2(fd: c_int, new: c_int) -> c_int {
@@ -96,8 +105,11 @@ pub unsafe fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
 
 /// dup2() onto `new`: ends what `new` stood for, unless the call is bound to fail.
 fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
-    if fd == new || thread::in_vfork() {
+    if fd == new {
         return native();
+    }
+    if thread::in_vfork() {
+        return duplicated(fd, native());
     }
     // Nothing ends, whether the call fails or not. A sandbox may permit this call, and not those that follow.
     if fdtable::get(new) == Kind::Other && !matches!(fdtable::get(fd), Kind::Conn(_)) {

@@ -35,7 +35,7 @@ const LOOK_US: u64 = 50;
 fn after_close(fd: i32) -> Option<u32> {
     for _ in 0..LOOKS {
         match fdtable::get(fd) {
-            Kind::Closing => sidestep_sys::clock::nap_us(LOOK_US),
+            Kind::Closing => _ = sidestep_sys::clock::nap_us(LOOK_US),
             Kind::Conn(index) => return Some(index),
             _ => return None,
         }

@@ -117,7 +117,7 @@ pub unsafe fn exit(status: c_int) -> ! {
 /// The process is about to end, unless this is a vfork child, which ends on its parent's memory.
 pub fn leave() {
     if !thread::in_vfork() {
-        exec::leave();
+        exec::leave(true);
     }
 }
 

@@ -14,8 +14,7 @@ use sidestep_sys::{arch, clock, push, tcp};
 /// peer would learn of it late. So this ends the connection as the last close would: unread data resets it. True: it is reset.
 pub fn hang_up(c: &Conn, fd: i32) -> bool {
     // A thread inside a call holds the socket, too, and close(2) does not disturb it. A child on our memory has its own descriptors.
-    let age = arch::ticks().saturating_sub(c.offered_at.load(Relaxed));
-    if age > clock::ticks_of_us(FRESH_US) || !c.gate.is_empty() || lineage::is_borrowed() {
+    if !is_fresh(c) || !c.gate.is_empty() || lineage::is_borrowed() {
         return false;
     }
     let is_reset = match (tcp::linger(fd), tcp::queued(fd)) {
@@ -32,15 +31,23 @@ pub fn hang_up(c: &Conn, fd: i32) -> bool {
 }
 
 /// Longer than others usually have the socket of an offer. Later nothing is done that could disturb a holder whom the library does not see.
-const FRESH_US: u64 = 200_000;
+const FRESH_US: u64 = 20_000;
+
+/// Whether others may still have the socket of the offer.
+fn is_fresh(c: &Conn) -> bool {
+    arch::ticks().saturating_sub(c.offered_at.load(Relaxed)) < clock::ticks_of_us(FRESH_US)
+}
 
 /// Likewise close(2) would not wait as SO_LINGER demands. This waits instead.
-pub fn linger(fd: i32) {
-    let Some(seconds) = tcp::linger(fd).filter(|seconds| *seconds > 0) else { return };
+pub fn linger(c: &Conn, fd: i32) {
+    let Some(seconds) = tcp::linger(fd).filter(|seconds| *seconds > 0 && is_fresh(c)) else { return };
     let deadline = Deadline::after_ns(Some(u64::from(seconds) * 1_000_000_000));
     while !deadline.has_passed() && tcp::unacknowledged(fd).is_ok_and(|n| n > 0) {
-        clock::nap_us(LINGER_LOOK_US);
+        if !clock::nap_us(LINGER_LOOK_US) {
+            break; // a signal ends the wait of close(2), too
+        }
     }
+    tcp::set_linger(fd, None); // the others may have closed their copies: close(2) would wait once more
 }
 
 const LINGER_LOOK_US: u64 = 1000;

@@ -203,8 +203,8 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
         }
         phase @ (Phase::Offered { .. } | Phase::Assigned { .. }) if !shared => {
             let is_reset = loss == Loss::Closed && is_under_way(phase) && hang_up(c, fd);
-            if !is_reset {
-                linger(fd);
+            if loss == Loss::Closed && !is_reset {
+                linger(c, fd);
             }
         }
         _ => {}
@@ -306,10 +306,10 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
     wait::epoll::abandon(fd);
 }
 
-/// The process ends: ends every connection that no other process holds, as close(2) would.
-pub fn end_all() {
-    // Other threads would still see the end of their connections.
-    let is_alone = thread::is_alone() || process::threads() == Some(1);
+/// The process ends: ends every connection that no other process holds, as close(2) would. `is_last`: no code of the program runs any
+/// more, unless it is another thread's, which would see the end of its connections.
+pub fn end_all(is_last: bool) {
+    let is_alone = is_last && (thread::is_alone() || process::threads() == Some(1));
     fdtable::for_each(|fd, kind| {
         let Kind::Conn(index) = kind else { return };
         let c = arena::conn(index);

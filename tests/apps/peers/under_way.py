@@ -1,0 +1,82 @@
+"""Connections that end, or are handed to another program, while their offers are under way: soon after some quick operations. The client
+is a forked child. Prints one line of JSON: how many ends came `late`, of how many that were `closed`; and how many programs `lost` the
+connection that they were started with, of how many that were `started`."""
+
+import json
+import os
+import socket
+import subprocess
+import threading
+
+CLOSED, STARTED = 100, 10
+TRIPS = range(6, 14)
+
+
+def exchange(connection, trips, is_client):
+    for _ in range(trips):
+        if is_client:
+            connection.sendall(b"x" * 10)
+        if not connection.recv(100):
+            raise EOFError("the peer has ended in the middle")
+        if not is_client:
+            connection.sendall(b"y" * 10)
+
+
+def is_late(connection, told):
+    """The server has closed when it tells: the end is there."""
+    os.read(told, 1)
+    connection.setblocking(False)
+    try:
+        return connection.recv(10) != b""
+    except BlockingIOError:
+        return True
+
+
+def is_lost(connection):
+    """A program echoes."""
+    try:
+        connection.sendall(b"hello")
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(100), b"")) != b"hello"
+    except OSError:
+        return True
+
+
+def client(address, told):
+    result = {"closed": CLOSED, "started": STARTED, "late": 0, "lost": 0}
+    for number in range(CLOSED + STARTED):
+        with socket.create_connection(address, timeout=20) as connection:
+            exchange(connection, TRIPS[number % len(TRIPS)], True)
+            if number < CLOSED:
+                result["late"] += is_late(connection, told)
+            else:
+                result["lost"] += is_lost(connection)
+    print(json.dumps(result), flush=True)
+
+
+def serve(listener, tell):
+    for number in range(CLOSED + STARTED):
+        connection = listener.accept()[0]
+        exchange(connection, TRIPS[number % len(TRIPS)], False)
+        if number >= CLOSED:
+            program = subprocess.Popen(["cat"], stdin=connection, stdout=connection)
+            threading.Thread(target=program.wait).start()
+        connection.close()
+        if number < CLOSED:
+            os.write(tell, b".")
+
+
+def main():
+    told, tell = os.pipe()
+    listener = socket.create_server(("127.0.0.1", 0))
+    child = os.fork()
+    if child == 0:
+        client(listener.getsockname(), told)
+        os._exit(0)
+    serve(listener, tell)
+    _, status = os.waitpid(child, 0)
+    raise SystemExit(os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main()
