@@ -34,7 +34,7 @@ pub fn hang_up(c: &Conn, fd: i32) -> bool {
 const FRESH_US: u64 = 20_000;
 
 /// Whether others may still have the socket of the offer.
-fn is_fresh(c: &Conn) -> bool {
+pub fn is_fresh(c: &Conn) -> bool {
     arch::ticks().saturating_sub(c.offered_at.load(Relaxed)) < clock::ticks_of_us(FRESH_US)
 }
 

@@ -1,7 +1,7 @@
 //! A descriptor ceases to stand for something. A connection ends with its last descriptor.
 
 use super::adopt::{self, ORPHANS, adopt};
-use super::end::{end, hang_up, linger};
+use super::end::{end, hang_up, is_fresh, linger};
 use super::hasty;
 use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
@@ -173,7 +173,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
         // Other processes still hold the connection, so its registrations in shared sets live on.
         Loss::Closed if shared => wait::epoll::abandon(fd),
         Loss::Closed => {
-            wait::epoll::remove(fd, matches!(c.phase.phase(), Phase::Offered { .. } | Phase::Assigned { .. }))
+            wait::epoll::remove(fd, is_fresh(c) || c.phase.phase().is_offered());
         }
         Loss::StaysOpen => wait::epoll::return_to_kernel(fd),
     }
@@ -199,14 +199,12 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
         }
         phase if phase.is_attached() => {
             end(c, fd, loss == Loss::Closed);
+            if loss == Loss::Closed {
+                end_for_the_broker(c, fd, phase);
+            }
             return Left::Ended(index);
         }
-        phase @ (Phase::Offered { .. } | Phase::Assigned { .. }) if !shared => {
-            let is_reset = loss == Loss::Closed && is_under_way(phase) && hang_up(c, fd);
-            if loss == Loss::Closed && !is_reset {
-                linger(c, fd);
-            }
-        }
+        phase if !shared && loss == Loss::Closed => end_for_the_broker(c, fd, phase),
         _ => {}
     }
     excuse(c);
@@ -231,9 +229,17 @@ fn may_block_by_us(phase: Phase) -> bool {
     phase.is_attached() || phase == Phase::Demoted
 }
 
-/// Whether an offer is under way, and the program has done nothing that needs the kernel's socket for good: then nobody else has it.
-fn is_under_way(phase: Phase) -> bool {
-    matches!(phase, Phase::Offered { for_good: false, .. } | Phase::Assigned { for_good: false })
+/// Before the last close(2) here: the broker may have the socket, too.
+fn end_for_the_broker(c: &Conn, fd: i32, phase: Phase) {
+    if !(is_ours_alone(phase) && hang_up(c, fd)) {
+        linger(c, fd);
+    }
+}
+
+/// Whether the program has done nothing that needs the kernel's socket for good: then no other program has it.
+fn is_ours_alone(phase: Phase) -> bool {
+    use Phase::{Assigned, Attached, Offered, Ready};
+    matches!(phase, Offered { for_good: false, .. } | Assigned { for_good: false } | Attached | Ready)
 }
 
 /// The connection continues in other processes, by kernel. They may offer it again.
@@ -316,10 +322,12 @@ pub fn end_all(is_last: bool) {
         if arena::local(index).fd.load(Relaxed) != fd as u32 || arena::held_by_others(c) {
             return;
         }
-        match c.phase.phase() {
-            phase if phase.is_attached() => end(c, fd, true),
-            phase if is_alone && is_under_way(phase) => _ = hang_up(c, fd),
-            _ => {}
+        let phase = c.phase.phase();
+        if phase.is_attached() {
+            end(c, fd, true);
+        }
+        if is_alone && is_ours_alone(phase) {
+            hang_up(c, fd);
         }
     });
 }
