@@ -236,10 +236,14 @@ fn end_for_the_broker(c: &Conn, fd: i32, phase: Phase) {
     }
 }
 
-/// Whether the program has done nothing that needs the kernel's socket for good: then no other program has it.
+/// Whether the program has done nothing that needs the kernel's socket for good, so that no other program has it; nor does another thread
+/// poll it: before the first ring the gate tells that.
 fn is_ours_alone(phase: Phase) -> bool {
-    use Phase::{Assigned, Attached, Offered, Ready};
-    matches!(phase, Offered { for_good: false, .. } | Assigned { for_good: false } | Attached | Ready)
+    match phase {
+        Phase::Offered { for_good, .. } | Phase::Assigned { for_good } => !for_good,
+        Phase::Attached | Phase::Ready => thread::is_alone(),
+        _ => false,
+    }
 }
 
 /// The connection continues in other processes, by kernel. They may offer it again.
