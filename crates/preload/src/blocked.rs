@@ -54,7 +54,7 @@ fn count_down(index: u32) {
 
 /// Whether a thread is blocked on the connection. Removes the entries of threads that have ended.
 pub fn is_any(index: u32) -> bool {
-    if count(index).load(SeqCst) > 0 {
+    if has_entry(index) {
         for entry in &LIST {
             let word = entry.load(Relaxed);
             let gone = word as u32 == index + 1 && !process::goes_on((word >> 32) as u32);
@@ -63,7 +63,7 @@ pub fn is_any(index: u32) -> bool {
             }
         }
     }
-    count(index).load(SeqCst) > 0
+    has_entry(index)
 }
 
 /// As [`is_any`], but threads that have ended count, too.

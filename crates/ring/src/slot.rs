@@ -177,7 +177,7 @@ pub fn let_go(slot: &Slot, side: usize) -> Option<Reason> {
 }
 
 /// Whether side `side`, which is the stack's, would let go of the connection, since the messages are long, and the program has not asked
-/// it to. It does not let go by itself: a slot that only one side has released is memory that the broker owes.
+/// it to. The stack does not let go by itself: a slot that only one side has released is memory that the broker owes.
 pub fn would_let_go(slot: &Slot, side: usize) -> bool {
     counters::load(&slot.counters[side]).reason == Reason::Bulk as u32 && wished(slot) != Wish::Slot
 }

@@ -130,7 +130,7 @@ pub fn leave_thread() {
 }
 
 fn is_last_thread(may_ask: bool) -> bool {
-    may_ask && (thread::is_alone() || sidestep_sys::process::threads() == Some(1))
+    may_ask && thread::is_last()
 }
 
 /// Makes the program's exec call, which returns only if it fails.

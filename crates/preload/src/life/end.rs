@@ -38,9 +38,10 @@ pub fn is_fresh(c: &Conn) -> bool {
     arch::ticks().saturating_sub(c.offered_at.load(Relaxed)) < clock::ticks_of_us(FRESH_US)
 }
 
-/// Likewise close(2) would not wait as SO_LINGER demands. This waits instead.
+/// While others have the socket, close(2) would not wait as SO_LINGER demands. This waits instead.
 pub fn linger(c: &Conn, fd: i32) {
-    let Some(seconds) = tcp::linger(fd).filter(|seconds| *seconds > 0 && is_fresh(c)) else { return };
+    let asked = is_fresh(c).then(|| tcp::linger(fd)).flatten();
+    let Some(seconds) = asked.filter(|seconds| *seconds > 0) else { return };
     let deadline = Deadline::after_ns(Some(u64::from(seconds) * 1_000_000_000));
     while !deadline.has_passed() && tcp::unacknowledged(fd).is_ok_and(|n| n > 0) {
         if !clock::nap_us(LINGER_LOOK_US) {

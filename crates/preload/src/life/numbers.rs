@@ -16,7 +16,7 @@ use sidestep_abi::Reason;
 use sidestep_conn::phase::Step;
 use sidestep_conn::{Event, Phase};
 use sidestep_ring::side;
-use sidestep_sys::{arch, clock, fd as fdsys, process};
+use sidestep_sys::{arch, clock, fd as fdsys};
 
 /// Before `fd` is closed, or replaced by dup2(): ends what it stands for. The caller finishes the result after the close.
 #[must_use]
@@ -319,7 +319,6 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
 /// The process ends: ends every connection that no other process holds, as close(2) would. `is_last`: no code of the program runs any
 /// more, unless it is another thread's, which would see the end of its connections.
 pub fn end_all(is_last: bool) {
-    let is_alone = is_last && (thread::is_alone() || process::threads() == Some(1));
     fdtable::for_each(|fd, kind| {
         let Kind::Conn(index) = kind else { return };
         let c = arena::conn(index);
@@ -330,7 +329,7 @@ pub fn end_all(is_last: bool) {
         if phase.is_attached() {
             end(c, fd, true);
         }
-        if is_alone && is_ours_alone(phase) {
+        if is_last && is_fresh(c) && is_ours_alone(phase) && thread::is_last() {
             hang_up(c, fd);
         }
     });

@@ -135,6 +135,11 @@ static NOT_KNOWN: u8 = 0;
 static SINGLE: Symbol =
     Symbol::new(c"__libc_single_threaded", StandIn::Complete((&raw const NOT_KNOWN).cast::<c_void>()));
 
+/// Whether this is the only thread of the process, also after others have ended. Asks the kernel if libc does not know.
+pub fn is_last() -> bool {
+    is_alone() || process::threads() == Some(1)
+}
+
 /// Whether this is certainly the only thread of the process.
 #[inline]
 pub fn is_alone() -> bool {

@@ -174,6 +174,13 @@ mod tests {
         });
     }
 
+    /// Of a test: its set and its link.
+    fn end(s: &Set, at: u32) {
+        s.destroy();
+        s.refs.store(0, Release);
+        link::remove(at);
+    }
+
     /// A sleep in the set hears the ring, but a handler jumps out. The sleep is over when this has returned.
     #[inline(never)]
     fn is_jumped_out_of(place: u32, ring: impl FnOnce()) {
@@ -199,9 +206,7 @@ mod tests {
         assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "another thread may sleep here");
         refresh(s);
         assert_ne!(fdsys::poll_now(waiter::doorbell(place), libc::POLLIN), 0, "threads sleep in an outer set");
-        s.destroy();
-        s.refs.store(0, Release);
-        link::remove(at);
+        end(s, at);
     }
 
     /// A wait in the set has heard the doorbell, which a producer had disarmed and rung, and looks what is left. Meanwhile another thread
@@ -240,9 +245,7 @@ mod tests {
             (0..ROUNDS).filter(is_silent).count()
         });
         assert_eq!(silent, 0, "of {ROUNDS} times a thread would sleep in the outer set for ever");
-        s.destroy();
-        s.refs.store(0, Release);
-        link::remove(at);
+        end(s, at);
     }
 
     /// A thread waits in a nested set when another one makes that a waiter.
@@ -278,9 +281,7 @@ mod tests {
         );
         fdtable::set(epfd, Kind::Other);
         fdsys::close(epfd);
-        s.destroy();
-        s.refs.store(0, Release);
-        link::remove(at);
+        end(s, at);
     }
 
     #[test]
