@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import sys
 import time
+import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -90,8 +91,9 @@ def run_case(job):
     try:
         with bed:
             case.function(bed, args.seed)
-    except Failure as failure:
-        print(f"FAIL  {name}, seed {args.seed}: {failure}", flush=True)
+    except Exception as failure:  # whatever a case has not foreseen: the others run on
+        said = failure if isinstance(failure, Failure) else traceback.format_exc()
+        print(f"FAIL  {name}, seed {args.seed}: {said}", flush=True)
         return name, False, bed.figures
     print(f"ok    {name} ({time.monotonic() - began:.1f} s)", flush=True)
     return name, True, bed.figures

@@ -146,7 +146,8 @@ pub fn confine() {
 fn drain_copies_to_kernel(batch: &Batch) {
     let table = sidestep_sys::process::descriptor_table().unwrap_or(fdsys::LOWEST);
     for fd in (0..table).filter(|fd| survives(*fd) && !matches!(fdtable::get(*fd), Kind::Conn(_))) {
-        let Ok(cookie) = tcp::cookie(fd) else { continue };
+        // Few are of TCP, and each of those is compared with every connection.
+        let Some(cookie) = tcp::is_tcp(fd).then(|| tcp::cookie(fd).ok()).flatten() else { continue };
         fdtable::for_each(|other, kind| {
             if let Kind::Conn(index) = kind
                 && arena::local(index).fd.load(Relaxed) == other as u32

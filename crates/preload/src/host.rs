@@ -38,6 +38,7 @@ static CHK_FAIL: Symbol = optional(c"__chk_fail");
 static GETAUXVAL: Symbol = optional(c"getauxval");
 static REGISTER_ATFORK: Symbol = optional(c"__register_atfork");
 static PTHREAD_ATFORK: Symbol = optional(c"pthread_atfork");
+static CXA_ATEXIT: Symbol = optional(c"__cxa_atexit");
 /// A program without threads may have neither of these two (glibc before 2.34).
 static TEST_CANCEL: Symbol = Symbol::new(c"pthread_testcancel", StandIn::Complete(no_test as *const c_void));
 static SET_CANCEL_STATE: Symbol = Symbol::new(c"pthread_setcancelstate", StandIn::Complete(no_state as *const c_void));
@@ -78,6 +79,7 @@ pub fn resolve() {
         Some(&GETAUXVAL),
         Some(&REGISTER_ATFORK),
         Some(&PTHREAD_ATFORK),
+        Some(&CXA_ATEXIT),
         Some(&TEST_CANCEL),
         Some(&SET_CANCEL_STATE),
     ]);
@@ -158,6 +160,16 @@ pub fn register_fork(before: extern "C" fn(), child: extern "C" fn()) -> bool {
     let register = unsafe { function::<Register>(&REGISTER_ATFORK).or_else(|| function(&PTHREAD_ATFORK)) };
     // SAFETY: two functions that live as long as the library, which is never unloaded (-z nodelete).
     register.is_some_and(|r| unsafe { r(Some(before), None, Some(child), core::ptr::null_mut()) } == 0)
+}
+
+/// Makes glibc call `last` in exit(3), after the destructors of all libraries: called by a constructor, this registers it before the
+/// handler that runs those, and the order is reversed. Its argument says nothing. False: in other libcs destructors come last.
+pub fn register_end(last: extern "C" fn(*mut c_void)) -> bool {
+    type Register = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, *mut c_void) -> c_int;
+    // SAFETY: the function's type.
+    let register = unsafe { function::<Register>(&CXA_ATEXIT) }.filter(|_| is(Kind::Glibc));
+    // SAFETY: a function that lives as long as the library, which is never unloaded (-z nodelete). It belongs to no library.
+    register.is_some_and(|r| unsafe { r(last, core::ptr::null_mut(), core::ptr::null_mut()) } == 0)
 }
 
 /// vasprintf(3): the text, which the caller frees with [`free`], and its length.

@@ -1,7 +1,8 @@
 //! Before main() and after it.
 
 use crate::{calls, exec, fork, host, log, settings};
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -30,9 +31,19 @@ extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     }
     if settings::get().on {
         fork::register();
+        COMES_LAST.store(host::register_end(end), Relaxed);
     }
 }
 
+/// Whether `end` will be called.
+static COMES_LAST: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn end(_: *mut c_void) {
+    exec::leave(true);
+}
+
 extern "C" fn finish() {
-    exec::leave(false); // destructors of other libraries may follow
+    if !COMES_LAST.load(Relaxed) {
+        exec::leave(false); // destructors of other libraries may follow
+    }
 }

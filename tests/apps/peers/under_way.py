@@ -1,14 +1,17 @@
 """Connections that end, or are handed to another program, while their offers are under way: soon after some quick operations. The client
-is a forked child. Prints one line of JSON: how many ends came `late`, of how many that were `closed`; and how many programs `lost` the
-connection that they were started with, of how many that were `started`."""
+is a forked child, or a program that ends by exit(3) (`exits HOST PORT TRIPS`). Prints one line of JSON: how many ends came `late`, of how
+many that were `closed`, by a process with one thread and then with two; how many came late of those that `exited`; and how many programs
+`lost` the connection that they were started with, of how many that were `started`."""
 
+import ctypes
 import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 
-CLOSED, STARTED = 100, 10
+CLOSED, EXITED, STARTED = 100, 16, 10
 TRIPS = range(6, 14)
 
 
@@ -22,9 +25,8 @@ def exchange(connection, trips, is_client):
             connection.sendall(b"y" * 10)
 
 
-def is_late(connection, told):
-    """The server has closed when it tells: the end is there."""
-    os.read(told, 1)
+def is_late(connection):
+    """The other end has been closed by now."""
     connection.setblocking(False)
     try:
         return connection.recv(10) != b""
@@ -42,13 +44,14 @@ def is_lost(connection):
         return True
 
 
-def client(address, told):
-    result = {"closed": CLOSED, "started": STARTED, "late": 0, "lost": 0}
+def client(address, told, exited):
+    result = {"closed": CLOSED, "started": STARTED, "late": 0, "lost": 0, **exited}
     for number in range(CLOSED + STARTED):
         with socket.create_connection(address, timeout=20) as connection:
             exchange(connection, TRIPS[number % len(TRIPS)], True)
             if number < CLOSED:
-                result["late"] += is_late(connection, told)
+                os.read(told, 1)
+                result["late"] += is_late(connection)
             else:
                 result["lost"] += is_lost(connection)
     print(json.dumps(result), flush=True)
@@ -56,6 +59,8 @@ def client(address, told):
 
 def serve(listener, tell):
     for number in range(CLOSED + STARTED):
+        if number == CLOSED // 2:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
         connection = listener.accept()[0]
         exchange(connection, TRIPS[number % len(TRIPS)], False)
         if number >= CLOSED:
@@ -66,12 +71,32 @@ def serve(listener, tell):
             os.write(tell, b".")
 
 
+def late_at_exit(listener):
+    late = 0
+    for number in range(EXITED):
+        trips = TRIPS[number % len(TRIPS)]
+        program = subprocess.Popen([sys.executable, __file__, "exits", *map(str, (*listener.getsockname(), trips))])
+        with listener.accept()[0] as connection:
+            exchange(connection, trips, False)
+            program.wait()
+            late += is_late(connection)
+    return late
+
+
+def exits(host, port, trips):
+    """Without close(2) before."""
+    connection = socket.create_connection((host, int(port)), timeout=20)
+    exchange(connection, int(trips), True)
+    ctypes.CDLL(None).exit(0)
+
+
 def main():
     told, tell = os.pipe()
     listener = socket.create_server(("127.0.0.1", 0))
+    exited = {"exited": EXITED, "late_at_exit": late_at_exit(listener)}
     child = os.fork()
     if child == 0:
-        client(listener.getsockname(), told)
+        client(listener.getsockname(), told, exited)
         os._exit(0)
     serve(listener, tell)
     _, status = os.waitpid(child, 0)
@@ -79,4 +104,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    exits(*sys.argv[2:]) if sys.argv[1:] else main()

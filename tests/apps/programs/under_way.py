@@ -19,4 +19,6 @@ def test_close_and_exec(case):
     case.expect_seen("python")
     seen = case.run_json("python", [sys.executable, paths.PEERS / "under_way.py"], env=DEFAULTS, seconds=60)
     check(seen["closed"] > 0 and not seen["late"], f"{seen['late']} of {seen['closed']} ends came late")
+    late = seen["late_at_exit"]
+    check(seen["exited"] > 0 and not late, f"{late} of {seen['exited']} ends of programs that exit came late")
     check(seen["started"] > 0 and not seen["lost"], f"{seen['lost']} of {seen['started']} programs have lost their connection")

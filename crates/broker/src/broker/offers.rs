@@ -6,6 +6,7 @@
 //!                                           no: the new offer waits. The receiver lets the socket go
 //!   looks for the sockets of those  <------ yes
 //!   offers, then again at its own
+//!   lets the socket go, if one is found
 //!   found, gone, unchanged? ------------> exactly one that fits is alive: a pair
 //! ```
 //! If NAT led to the waiting end when it was offered, its proof may be out of date: the translation may be gone, or another
@@ -161,7 +162,10 @@ impl Broker {
         // Nothing is known about candidates that have arrived meanwhile.
         let all_known = self.matcher.candidates(&new.offer).iter().all(|candidate| alive.contains(candidate));
         if !all_known && new.rounds < MOST_ROUNDS {
-            return self.find_other_end(Proving { rounds: new.rounds + 1, ..new });
+            if alive.is_empty() {
+                return self.find_other_end(Proving { rounds: new.rounds + 1, ..new });
+            }
+            return self.ask_again(&new.offer); // its socket is not in hand any more
         }
         let verdict = match self.matcher.same_socket(&new.offer) {
             Some(refused) => refused,

@@ -75,7 +75,7 @@ pub struct InHand(pub u64);
 /// The descriptor that came with an offer.
 #[derive(Debug)]
 pub enum Offered {
-    /// A connected TCP socket, which the receiver holds until [`Command::LetGo`].
+    /// A connected TCP socket, which the receiver holds until it has found another end alive, or [`Command::LetGo`].
     Socket(SocketFacts, Arc<Namespace>, InHand),
     /// A connected TCP socket for which the domain has no descriptor left.
     NoRoom(SocketFacts),

@@ -82,11 +82,14 @@ impl Offers {
     }
 
     /// Looks for the sockets of the others, and then at the socket in hand again. If that one is unchanged, they were alive
-    /// together.
-    pub fn prove(&self, ticket: Ticket, socket: InHand, against: &[Claim]) -> Event {
-        let standings = against.iter().map(|claim| (claim.ticket, standing(claim))).collect();
+    /// together. Then a pair may follow at once, so it is let go: of an upgraded connection nobody else delays the end.
+    pub fn prove(&mut self, ticket: Ticket, socket: InHand, against: &[Claim]) -> Event {
+        let standings: Vec<_> = against.iter().map(|claim| (claim.ticket, standing(claim))).collect();
         let unchanged =
             self.held.get(&socket).is_some_and(|held| proof::identify(&held.fd).as_ref() == Ok(&held.facts));
+        if standings.iter().any(|(_, liveness)| *liveness == Liveness::Alive) {
+            self.let_go(socket);
+        }
         Event::Proved { ticket, socket, unchanged, standings }
     }
 

@@ -199,9 +199,6 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
         }
         phase if phase.is_attached() => {
             end(c, fd, loss == Loss::Closed);
-            if loss == Loss::Closed {
-                end_for_the_broker(c, fd, phase);
-            }
             return Left::Ended(index);
         }
         phase if !shared && loss == Loss::Closed => end_for_the_broker(c, fd, phase),
@@ -236,14 +233,10 @@ fn end_for_the_broker(c: &Conn, fd: i32, phase: Phase) {
     }
 }
 
-/// Whether the program has done nothing that needs the kernel's socket for good, so that no other program has it; nor does another thread
-/// poll it: before the first ring the gate tells that.
+/// Whether an offer is under way, and the program has done nothing that needs the kernel's socket for good, so that no other program
+/// has it. The broker lets the socket go before the connection is upgraded.
 fn is_ours_alone(phase: Phase) -> bool {
-    match phase {
-        Phase::Offered { for_good, .. } | Phase::Assigned { for_good } => !for_good,
-        Phase::Attached | Phase::Ready => thread::is_alone(),
-        _ => false,
-    }
+    matches!(phase, Phase::Offered { for_good: false, .. } | Phase::Assigned { for_good: false })
 }
 
 /// The connection continues in other processes, by kernel. They may offer it again.
