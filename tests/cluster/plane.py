@@ -22,7 +22,9 @@ class Plane(ControlPlane):
         keys = self.keys
         return [f"--service-account-private-key-file={keys.accounts}", f"--root-ca-file={keys.authority}",
                 f"--service-cluster-ip-range={','.join(SERVICE_NETWORKS)}", "--allocate-node-cidrs=false",
-                f"--flex-volume-plugin-dir={self.directory / 'volume-plugins'}"]
+                f"--flex-volume-plugin-dir={self.directory / 'volume-plugins'}",
+                # On a busy machine nodes are late; kwok would not say again that a pod is ready.
+                "--node-monitor-grace-period=600s"]
 
     def make_node(self):
         """Kubelets register themselves."""

@@ -3,6 +3,7 @@ a real node follows all of it. tests/kube has the figures of a larger cluster, w
 
 import json
 import time
+from collections import Counter
 
 from cluster import build, shop
 from cluster.cluster import NAMESPACE as SIDESTEP
@@ -11,6 +12,7 @@ from cluster.goal import check_share, load
 from cluster.kubelet import says_ready
 from testkit import wait
 from testkit.commands import run
+from testkit.failure import Failure
 
 NODES, NAMESPACES, APPS, REPLICAS = 100, 10, 10, 50
 FEWER = 20
@@ -35,7 +37,7 @@ def simulated_nodes(cluster, checks):
     cluster.api.each(cluster.api.create, [thing for app in apps for thing in (a_service(*app), a_policy(*app), a_deployment(*app))])
     for node in cluster.nodes:
         for app in apps:
-            wait.until(lambda node=node, app=app: backends(node, *app) == REPLICAS, f"{node.name} to know the pods of {app}", END_SECONDS)
+            await_backends(cluster, node, app, REPLICAS, END_SECONDS)
     follow(cluster, checks, apps[0])
     seen, at_ring = load(cluster, checks, "requests beside simulated pods")
     check_share(cluster, checks, seen["bytes"], at_ring, "beside simulated pods")
@@ -51,9 +53,22 @@ def follow(cluster, checks, app):
         started = time.monotonic()
         cluster.api.patch(a_deployment(*app), {"spec": {"replicas": replicas}})
         for node in cluster.nodes:
-            wait.until(lambda node=node, replicas=replicas: backends(node, *app) == replicas, f"{replicas} backends", CHANGE_SECONDS)
+            await_backends(cluster, node, app, replicas, CHANGE_SECONDS)
         checks.figures[f"simulated_nodes: seconds from the change to {replicas} pods until all agents have it"] = time.monotonic() - started
         checks.check(True, "the agents have followed")
+
+
+def await_backends(cluster, node, app, wanted, seconds):
+    try:
+        wait.until(lambda: backends(node, *app) == wanted, f"{node.name} to know {wanted} pods of {app}", seconds)
+    except Failure as failure:
+        raise Failure(f"{failure}. It knows {backends(node, *app)}; for the API server they are {states(cluster, *app)}") from failure
+
+
+def states(cluster, namespace, app):
+    """How many pods are in each phase, ready or not."""
+    pods = cluster.api.ask("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{app}")["items"]
+    return dict(Counter(f"{pod['status'].get('phase')}{', ready' if says_ready(pod) else ''}" for pod in pods))
 
 
 def start_kwok(cluster):
