@@ -62,6 +62,25 @@ pub fn claim_settles_soon() -> bool {
     SETTLES_SOON.swap(false, Relaxed)
 }
 
+/// Numbers of the last question whether the broker has handled everything, and of its last answer.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+static SETTLED: AtomicU64 = AtomicU64::new(0);
+
+/// None: it cannot be asked.
+pub fn ask_whether_settled() -> Option<u64> {
+    let number = ASKED.fetch_add(1, Relaxed) + 1;
+    let msg = Msg { arg: number, ..Msg::new(Kind::Settle) };
+    send(&msg, None).ok().map(|()| number)
+}
+
+pub fn has_settled(number: u64) -> bool {
+    SETTLED.load(Relaxed) >= number
+}
+
+pub fn note_settled(number: u64) {
+    SETTLED.fetch_max(number, Relaxed);
+}
+
 /// Number of a connection's offer: record index and generation. A late answer never reaches the record's next connection.
 pub fn offer_number(index: u32, c: &Conn) -> u64 {
     u64::from(c.phase.generation()) << 32 | u64::from(index)

@@ -10,6 +10,10 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
 
+/// How long the end of a process, or of its program, waits until the broker has let go of the sockets that it was offered: their peers would
+/// see the end late.
+const LENT_NS: u64 = 100_000_000;
+
 /// Before exec(): moves the connections that the new program will inherit to the kernel, with every byte.
 pub fn prepare() {
     if !settings::active() {
@@ -17,6 +21,9 @@ pub fn prepare() {
     }
     if !lineage::is_own() {
         return drain_inherited_to_kernel(); // the rest is another process's
+    }
+    if numbers::is_any_lent() {
+        errno::keep(|| member::await_broker(LENT_NS));
     }
     let batch = Batch::begin();
     each_inherited(&batch, Batch::hand_over);
@@ -159,15 +166,21 @@ fn drain_copies_to_kernel(batch: &Batch) {
     }
 }
 
-/// The process ends: writes the report, and ends the connections as close() would. `is_last`: no code of the program runs any more.
+/// The process ends: writes the report, and ends the connections as close() would. `is_last`: no code of the program runs any more,
+/// unless it is another thread's.
 pub fn leave(is_last: bool) {
     static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
     // Only once in each process: exit() ends by calling _exit().
     let is_first = || LEFT.swap(generation::get(), AcqRel) != generation::get();
     if settings::active() && lineage::is_own() && is_first() {
         errno::keep(|| {
+            let is_lent = numbers::is_any_lent();
+            let hangs_up = is_lent && is_last && thread::is_last();
+            if is_lent && !hangs_up {
+                member::await_broker(LENT_NS);
+            }
             report::write();
-            numbers::end_all(is_last);
+            numbers::end_all(hangs_up);
         });
     }
 }

@@ -39,6 +39,8 @@ static GETAUXVAL: Symbol = optional(c"getauxval");
 static REGISTER_ATFORK: Symbol = optional(c"__register_atfork");
 static PTHREAD_ATFORK: Symbol = optional(c"pthread_atfork");
 static CXA_ATEXIT: Symbol = optional(c"__cxa_atexit");
+static CXA_AT_QUICK_EXIT: Symbol = optional(c"__cxa_at_quick_exit");
+static AT_QUICK_EXIT: Symbol = optional(c"at_quick_exit");
 /// A program without threads may have neither of these two (glibc before 2.34).
 static TEST_CANCEL: Symbol = Symbol::new(c"pthread_testcancel", StandIn::Complete(no_test as *const c_void));
 static SET_CANCEL_STATE: Symbol = Symbol::new(c"pthread_setcancelstate", StandIn::Complete(no_state as *const c_void));
@@ -80,6 +82,8 @@ pub fn resolve() {
         Some(&REGISTER_ATFORK),
         Some(&PTHREAD_ATFORK),
         Some(&CXA_ATEXIT),
+        Some(&CXA_AT_QUICK_EXIT),
+        Some(&AT_QUICK_EXIT),
         Some(&TEST_CANCEL),
         Some(&SET_CANCEL_STATE),
     ]);
@@ -162,14 +166,24 @@ pub fn register_fork(before: extern "C" fn(), child: extern "C" fn()) -> bool {
     register.is_some_and(|r| unsafe { r(Some(before), None, Some(child), core::ptr::null_mut()) } == 0)
 }
 
-/// Makes glibc call `last` in exit(3), after the destructors of all libraries: called by a constructor, this registers it before the
-/// handler that runs those, and the order is reversed. Its argument says nothing. False: in other libcs destructors come last.
-pub fn register_end(last: extern "C" fn(*mut c_void)) -> bool {
-    type Register = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, *mut c_void) -> c_int;
+/// Makes libc call `end` in quick_exit(3), and glibc in exit(3), too, after the destructors of all libraries: called by a constructor, this
+/// registers it before the handler that runs those, and the order is reversed. Its argument says nothing. False: exit(3) will not call it;
+/// in other libcs destructors come last.
+pub fn register_end(end: extern "C" fn(*mut c_void)) -> bool {
+    type Handler = extern "C" fn(*mut c_void);
+    type Register = unsafe extern "C" fn(Handler, *mut c_void) -> c_int;
+    type RegisterWithArgument = unsafe extern "C" fn(Handler, *mut c_void, *mut c_void) -> c_int;
+    // The second function is musl's. It takes one argument, as its handlers take none, and ignores the other.
+    // SAFETY: the types of both.
+    let quick = unsafe { function::<Register>(&CXA_AT_QUICK_EXIT).or_else(|| function(&AT_QUICK_EXIT)) };
+    if let Some(register) = quick {
+        // SAFETY: a function that lives as long as the library, which is never unloaded (-z nodelete). It belongs to no library.
+        unsafe { register(end, core::ptr::null_mut()) };
+    }
     // SAFETY: the function's type.
-    let register = unsafe { function::<Register>(&CXA_ATEXIT) }.filter(|_| is(Kind::Glibc));
-    // SAFETY: a function that lives as long as the library, which is never unloaded (-z nodelete). It belongs to no library.
-    register.is_some_and(|r| unsafe { r(last, core::ptr::null_mut(), core::ptr::null_mut()) } == 0)
+    let usual = unsafe { function::<RegisterWithArgument>(&CXA_ATEXIT) }.filter(|_| is(Kind::Glibc));
+    // SAFETY: as above.
+    usual.is_some_and(|register| unsafe { register(end, core::ptr::null_mut(), core::ptr::null_mut()) } == 0)
 }
 
 /// vasprintf(3): the text, which the caller frees with [`free`], and its length.

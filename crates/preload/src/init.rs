@@ -31,19 +31,20 @@ extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     }
     if settings::get().on {
         fork::register();
-        COMES_LAST.store(host::register_end(end), Relaxed);
+        ENDS_LATER.store(host::register_end(end), Relaxed);
     }
 }
 
-/// Whether `end` will be called.
-static COMES_LAST: AtomicBool = AtomicBool::new(false);
+/// Whether exit(3) will call `end`.
+static ENDS_LATER: AtomicBool = AtomicBool::new(false);
 
+/// Streams of stdio may still be written, and handlers may run that were registered before ours.
 extern "C" fn end(_: *mut c_void) {
-    exec::leave(true);
+    exec::leave(false);
 }
 
 extern "C" fn finish() {
-    if !COMES_LAST.load(Relaxed) {
+    if !ENDS_LATER.load(Relaxed) {
         exec::leave(false); // destructors of other libraries may follow
     }
 }

@@ -176,34 +176,32 @@ fn leave() {
     }
 }
 
-/// With pairing in sync: waits until the broker has handled everything that this process has sent. Otherwise nothing. The
-/// caller must not hold the lock of an epoll set: slots that arrive meanwhile take it.
+/// With pairing in sync: as [`await_broker`]. Otherwise nothing.
 #[cold]
 pub fn settle() {
-    if !settings::get().pairs_in_sync {
-        return;
+    if settings::get().pairs_in_sync {
+        await_broker(SETTLE_NS);
     }
-    let number = ASKED.fetch_add(1, Relaxed) + 1;
+}
+
+/// Waits until the broker has handled everything that this process has sent, and so holds no socket of its, unless it has lent it to the
+/// stack; but not longer than that. The caller must not hold the lock of an epoll set: slots that arrive meanwhile take it.
+#[cold]
+pub fn await_broker(ns: u64) {
+    let until = clock::monotonic_ns() + ns;
     let socket = SOCKET.load(Relaxed);
-    let msg = Msg { arg: number, ..Msg::new(MsgKind::Settle) };
-    let until = clock::monotonic_ns() + SETTLE_NS;
-    if broker::send(&msg, None).is_err() {
-        return;
-    }
-    while SETTLED.load(Relaxed) < number && SOCKET.load(Relaxed) == socket && clock::monotonic_ns() < until {
+    let Some(number) = broker::ask_whether_settled() else { return };
+    while !broker::has_settled(number) && SOCKET.load(Relaxed) == socket && clock::monotonic_ns() < until {
         if !listen() {
             return; // called from within `listen`
         }
-        if SETTLED.load(Relaxed) < number {
+        if !broker::has_settled(number) {
             clock::nap_us(SETTLE_NAP_US);
         }
     }
 }
 
-/// Numbers of the last request and of the last answer of [`settle`].
-static ASKED: AtomicU64 = AtomicU64::new(0);
-static SETTLED: AtomicU64 = AtomicU64::new(0);
-/// Longest wait for the broker's answer.
+/// Longest wait with pairing in sync.
 const SETTLE_NS: u64 = 2_000_000_000;
 const SETTLE_NAP_US: u64 = 20;
 
@@ -290,7 +288,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
             }
         }
         (Some(MsgKind::Reject), None) => rejected(msg),
-        (Some(MsgKind::Settled), None) => drop(SETTLED.fetch_max(msg.arg, Relaxed)),
+        (Some(MsgKind::Settled), None) => broker::note_settled(msg.arg),
         (_, passed) => {
             passed.inspect(|f| fd::close(*f));
         }

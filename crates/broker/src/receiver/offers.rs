@@ -85,11 +85,9 @@ impl Offers {
     /// together. Then a pair may follow at once, so it is let go: of an upgraded connection nobody else delays the end.
     pub fn prove(&mut self, ticket: Ticket, socket: InHand, against: &[Claim]) -> Event {
         let standings: Vec<_> = against.iter().map(|claim| (claim.ticket, standing(claim))).collect();
-        let unchanged =
-            self.held.get(&socket).is_some_and(|held| proof::identify(&held.fd).as_ref() == Ok(&held.facts));
-        if standings.iter().any(|(_, liveness)| *liveness == Liveness::Alive) {
-            self.let_go(socket);
-        }
+        let is_found = standings.iter().any(|(_, liveness)| *liveness == Liveness::Alive);
+        let is_same = self.held.get(&socket).is_some_and(|held| proof::identify(&held.fd).as_ref() == Ok(&held.facts));
+        let unchanged = is_same && (!is_found || self.let_go(socket));
         Event::Proved { ticket, socket, unchanged, standings }
     }
 
@@ -97,15 +95,19 @@ impl Offers {
         Event::Rechecked(claims.iter().filter(|c| standing(c) == Liveness::Gone).map(|c| c.ticket).collect())
     }
 
-    pub fn let_go(&mut self, socket: InHand) {
-        if let Some(held) = self.held.remove(&socket) {
-            self.closing.close(held.fd);
-        }
+    /// False: it lingers, since its program has closed it.
+    pub fn let_go(&mut self, socket: InHand) -> bool {
+        self.held.remove(&socket).is_none_or(|held| self.closing.close(held.fd))
     }
 
     /// No longer holds the socket. None: it held none.
     pub fn lend(&mut self, ticket: Ticket, socket: InHand) -> Option<Event> {
         self.held.remove(&socket).map(|held| Event::Lent { ticket, fd: Arc::new(held.fd) })
+    }
+
+    /// Closes a descriptor that nobody has looked at.
+    pub fn discard(&mut self, fd: OwnedFd) {
+        self.closing.close(fd);
     }
 
     /// Closes a descriptor that was lent, or one of any other kind.
@@ -116,7 +118,9 @@ impl Offers {
     pub fn dismiss(&mut self, member: u64) {
         let gone: Vec<_> =
             self.held.iter().filter(|(_, held)| held.member == member).map(|(socket, _)| *socket).collect();
-        gone.into_iter().for_each(|socket| self.let_go(socket));
+        for socket in gone {
+            self.let_go(socket);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::netns::View;
 use crate::quota::Account;
 use crate::wire::{self, Incoming, Record};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::{self, Errno};
 use sidestep_abi::msg::Kind;
@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Most records of one connection before the others get their turn.
 const TURN: usize = 64;
+/// Most records in the queue of a connection, unless somebody goes on writing.
+const QUEUED: usize = 1024;
 /// Number of the commands in the epoll set. Connections have numbers from [`crate::broker::Poller::FIRST_FREE`] on.
 const COMMANDS: u64 = 0;
 
@@ -107,7 +109,9 @@ impl Thread {
                 return Some(Event::Unrung { link, side, ringers: self.rings.unring(link, side, takes_out) });
             }
             Command::Prove { ticket, socket, against } => return Some(self.offers.prove(ticket, socket, &against)),
-            Command::LetGo(socket) => self.offers.let_go(socket),
+            Command::LetGo(socket) => {
+                self.offers.let_go(socket);
+            }
             Command::Lend { ticket, socket } => return self.offers.lend(ticket, socket),
             Command::Recheck(claims) => return Some(self.offers.recheck(&claims)),
             Command::Answer { id, number } => return Some(Event::Answer { id, number }),
@@ -115,6 +119,7 @@ impl Thread {
             Command::Close(fd) => self.offers.close(fd),
             Command::CloseUnrung(ringers) => drop(ringers),
             Command::TurnAway(socket) => {
+                self.empty(socket.as_fd());
                 drop(socket);
                 self.parts.turned_away.fetch_sub(1, SeqCst);
             }
@@ -137,9 +142,23 @@ impl Thread {
 
     fn dismiss(&mut self, id: u64) {
         self.listen(id, false);
-        self.readers.remove(&id);
+        if let Some(socket) = self.readers.remove(&id) {
+            self.empty(socket.as_fd());
+        }
         self.offers.dismiss(id);
         self.rings.dismiss(id);
+    }
+
+    /// Closes the sockets in the queue of a connection that is to be closed. The close of the connection would close them, too, and wait
+    /// here for those that linger.
+    fn empty(&mut self, connection: BorrowedFd) {
+        for _ in 0..QUEUED {
+            match wire::receive(connection) {
+                Incoming::Record(Record { fd: Some(fd), .. }) => self.offers.discard(fd),
+                Incoming::Record(_) | Incoming::Garbage { .. } => {}
+                Incoming::Empty | Incoming::End => return,
+            }
+        }
     }
 
     fn read(&mut self, id: u64) -> Result<(), Over> {

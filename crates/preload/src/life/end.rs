@@ -69,7 +69,11 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
         discard_all_copies(c, rx, fd);
         c.tx_half().set_shut();
         // close(2) with unread data resets the connection. The kernel judges by itself about bytes in its own queue.
-        if is_closed && (rx.on_its_way() > 0 || rx.unread(c.rx_half()) > 0) {
+        let is_reset = rx.on_its_way() > 0 || rx.unread(c.rx_half()) > 0;
+        if is_closed && (is_reset || tcp::queued(fd).is_ok_and(|n| n > 0)) {
+            push::push_past_nagle(fd); // a ring takes no acknowledgement along, and a reset discards what waits for one
+        }
+        if is_closed && is_reset {
             tcp::reset_on_close(fd);
         }
     });

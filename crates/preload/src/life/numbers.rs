@@ -309,9 +309,18 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
     wait::epoll::abandon(fd);
 }
 
-/// The process ends: ends every connection that no other process holds, as close(2) would. `is_last`: no code of the program runs any
-/// more, unless it is another thread's, which would see the end of its connections.
-pub fn end_all(is_last: bool) {
+/// Whether the broker, or the stack, may have the socket of a connection of this process.
+pub fn is_any_lent() -> bool {
+    let mut is_any = false;
+    fdtable::for_each(|_, kind| {
+        is_any |= matches!(kind, Kind::Conn(index) if arena::conn(index).phase.phase().is_offered());
+    });
+    is_any
+}
+
+/// The process ends: ends every connection that no other process holds, as close(2) would. `hangs_up`: no code of the program runs any
+/// more.
+pub fn end_all(hangs_up: bool) {
     fdtable::for_each(|fd, kind| {
         let Kind::Conn(index) = kind else { return };
         let c = arena::conn(index);
@@ -322,7 +331,7 @@ pub fn end_all(is_last: bool) {
         if phase.is_attached() {
             end(c, fd, true);
         }
-        if is_last && is_fresh(c) && is_ours_alone(phase) && thread::is_last() {
+        if hangs_up && is_fresh(c) && is_ours_alone(phase) {
             hang_up(c, fd);
         }
     });
