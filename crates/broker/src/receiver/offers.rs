@@ -9,7 +9,7 @@ use crate::netns::{Namespace, NoNamespace, View};
 use crate::proof::{self, AddressSpace, NoProof, SocketFacts};
 use crate::quota::Account;
 use crate::wire::Record;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::Reason;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,13 +105,8 @@ impl Offers {
         self.held.remove(&socket).map(|held| Event::Lent { ticket, fd: Arc::new(held.fd) })
     }
 
-    /// Closes a descriptor that nobody has looked at.
-    pub fn discard(&mut self, fd: OwnedFd) {
-        self.closing.close(fd);
-    }
-
     /// Closes a descriptor that was lent, or one of any other kind.
-    pub fn close(&mut self, fd: Arc<Counted>) {
+    pub fn close(&mut self, fd: impl AsFd + Send + 'static) {
         self.closing.close(fd);
     }
 

@@ -154,7 +154,7 @@ impl Thread {
     fn empty(&mut self, connection: BorrowedFd) {
         for _ in 0..QUEUED {
             match wire::receive(connection) {
-                Incoming::Record(Record { fd: Some(fd), .. }) => self.offers.discard(fd),
+                Incoming::Record(Record { fd: Some(fd), .. }) => self.offers.close(fd),
                 Incoming::Record(_) | Incoming::Garbage { .. } => {}
                 Incoming::Empty | Incoming::End => return,
             }
