@@ -1,7 +1,8 @@
 """Connections that end, or are handed to another program, while their offers are under way: soon after some quick operations. The client
 is a forked child, or a program that ends by exit(3) (`exits HOST PORT TRIPS`). Prints one line of JSON: how many ends came `late`, of how
-many that were `closed`, by a process with one thread and then with two; how many came late of those that `exited`; and how many programs
-`lost` the connection that they were started with, of how many that were `started`."""
+many that were `closed`, by a process with one thread and then with two; how many came late of those that `exited`, and how many of these
+lacked what the last flush of stdio sends; and how many programs `lost` the connection that they were started with, of how many that were
+`started`."""
 
 import ctypes
 import json
@@ -13,6 +14,7 @@ import threading
 
 CLOSED, EXITED, STARTED = 100, 16, 10
 TRIPS = range(6, 14)
+FAREWELL = b"farewell"
 
 
 def exchange(connection, trips, is_client):
@@ -71,29 +73,43 @@ def serve(listener, tell):
             os.write(tell, b".")
 
 
-def late_at_exit(listener):
-    late = 0
+def ends_at_exit(listener):
+    late = unflushed = 0
     for number in range(EXITED):
         trips = TRIPS[number % len(TRIPS)]
         program = subprocess.Popen([sys.executable, __file__, "exits", *map(str, (*listener.getsockname(), trips))])
         with listener.accept()[0] as connection:
             exchange(connection, trips, False)
             program.wait()
+            connection.setblocking(False)
+            unflushed += connection.recv(len(FAREWELL)) != FAREWELL
             late += is_late(connection)
-    return late
+    return {"late_at_exit": late, "unflushed": unflushed}
 
 
 def exits(host, port, trips):
-    """Without close(2) before."""
+    """Without close(2) before. After all handlers of atexit(3), exit(3) flushes what stdio has, here through a function of our own."""
     connection = socket.create_connection((host, int(port)), timeout=20)
     exchange(connection, int(trips), True)
-    ctypes.CDLL(None).exit(0)
+    libc = ctypes.CDLL(None)
+    write = Cookie.WRITE(lambda _, at, size: connection.send(ctypes.string_at(at, size)))
+    libc.fopencookie.restype = ctypes.c_void_p
+    file = libc.fopencookie(None, b"w", Cookie(None, write, None, None))
+    libc.fputs(FAREWELL, ctypes.c_void_p(file))
+    libc.exit(0)
+
+
+class Cookie(ctypes.Structure):
+    """cookie_io_functions_t"""
+
+    WRITE = ctypes.CFUNCTYPE(ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    _fields_ = [("read", ctypes.c_void_p), ("write", WRITE), ("seek", ctypes.c_void_p), ("close", ctypes.c_void_p)]
 
 
 def main():
     told, tell = os.pipe()
     listener = socket.create_server(("127.0.0.1", 0))
-    exited = {"exited": EXITED, "late_at_exit": late_at_exit(listener)}
+    exited = {"exited": EXITED, **ends_at_exit(listener)}
     child = os.fork()
     if child == 0:
         client(listener.getsockname(), told, exited)

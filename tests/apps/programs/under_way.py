@@ -21,4 +21,6 @@ def test_close_and_exec(case):
     check(seen["closed"] > 0 and not seen["late"], f"{seen['late']} of {seen['closed']} ends came late")
     late = seen["late_at_exit"]
     check(seen["exited"] > 0 and not late, f"{late} of {seen['exited']} ends of programs that exit came late")
+    unflushed = seen["unflushed"]
+    check(not unflushed, f"{unflushed} of {seen['exited']} programs have not sent what stdio flushes at exit")
     check(seen["started"] > 0 and not seen["lost"], f"{seen['lost']} of {seen['started']} programs have lost their connection")

@@ -204,4 +204,39 @@ mod tests {
         assert!(is_reset(peer_sees_the_end(arch::ticks(), 0x7e74, unread)));
         assert!(is_reset(peer_sees_the_end(arch::ticks(), 0x7e75, abrupt)));
     }
+
+    fn acknowledge_late(end: &TcpStream) {
+        let off = 0i32;
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_QUICKACK);
+        // SAFETY: one int, alive.
+        let done = unsafe { libc::setsockopt(end.as_raw_fd(), level, name, (&raw const off).cast(), 4) };
+        assert_eq!(done, 0);
+    }
+
+    /// Unread data resets the connection. A message that Nagle's algorithm holds back by then arrives nevertheless: the acknowledgement
+    /// that it waits for would have come with the peer's bytes, had they not come by ring.
+    #[test]
+    fn a_reset_discards_no_message_that_nagle_holds_back() {
+        let (mut mine, mut theirs) = blocking();
+        let at = silent_link(0x7e76);
+        let c = attached(at, SLOT);
+        theirs.write_all(b"unread").expect("a write");
+        while tcp::queued(mine.as_raw_fd()) != Ok(6) {
+            clock::nap_us(100);
+        }
+        while tcp::queued(theirs.as_raw_fd()) != Ok(1) {
+            acknowledge_late(&theirs);
+            mine.write_all(b"a").expect("a write");
+            mine.write_all(b"b").expect("a write");
+            if tcp::queued(theirs.as_raw_fd()) == Ok(2) {
+                theirs.read_exact(&mut [0; 2]).expect("both bytes");
+            }
+        }
+        end(c, mine.as_raw_fd(), true);
+        drop(mine);
+        theirs.read_exact(&mut [0; 2]).expect("both bytes");
+        let seen = theirs.read(&mut [0; 10]);
+        assert!(seen.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset));
+        link::remove(at);
+    }
 }
