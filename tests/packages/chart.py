@@ -4,6 +4,7 @@ import base64
 import functools
 import json
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -23,10 +24,14 @@ WEBHOOK = ("injection=webhook", "metrics.serviceMonitor.enabled=true", "webhook.
 OWN_CERTIFICATE = ("injection=webhook", "webhook.certificate.secret=own", "webhook.certificate.authority=-----BEGIN CERTIFICATE-----")
 LEAST = ("nri.enabled=false", "rbac.create=false", "serviceAccount.create=false", "uninstall.enabled=false")
 GOOD = [(), ALL, LEAST, WEBHOOK, OWN_CERTIFICATE, ("injection=webhook",), ("metrics.address=127.0.0.1",), ("metrics.address=[::]",), ("fullnameOverride=other",),
-        ("agent.documents.a\\.yaml=kind: Policy",), ("updateStrategy.type=OnDelete", "updateStrategy.rollingUpdate=null")]
+        ("hostPaths.run=/var/lib/sidestep",), ("agent.documents.a\\.yaml=kind: Policy",), ("updateStrategy.type=OnDelete", "updateStrategy.rollingUpdate=null")]
+# Others have more than Sidestep there.
+NOT_OURS = ("/run", "/run/", "/var/lib", "/var/run", "/run/..", "/run//sidestep", "/run/containerd", "/var/run/nri", "/var/lib/kubelet",
+            "/sys/fs/bpf")
 BAD = ["cni.repair=mend", "logFormat=xml", "injection=csi", "webhook.replicas=0", "webhook.podSecurityDefault=none", "webhook.certificate.secret=own",
        "webhook.certificate.authority=x", "agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
-       "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
+       "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", *(f"hostPaths.run={place}" for place in NOT_OURS),
+       "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
        "services.replaceKubeProxy=1", "services.clusterCIDR={pods}",
        "agent.documents.a\\.txt=x", "metrics.address=fd00::1", "uninstall.timeoutSeconds=1", "appArmorProfile=none", "nosuch=1"]
 
@@ -126,6 +131,13 @@ def test_containers_have_the_capabilities_of_the_units(_world):
         expected = {word.removeprefix("CAP_") for word in line.split()} ^ more[name]
         rights = next(one for one in pod["containers"] if one["name"] == name)["securityContext"]
         check(set(rights["capabilities"]["add"]) == expected, f"{name}: {rights['capabilities']['add']}, the unit has {expected}")
+    # The runtime's directories may be another user's.
+    for values in (ALL, ()):
+        for one in containers(pod_of(values)):
+            added = set(one["securityContext"]["capabilities"].get("add", []))
+            of_others = {"CHOWN", "DAC_OVERRIDE"}
+            expected = of_others if one["name"] in ("cni", "cni-install", "cni-uninstall") else set()
+            check(added & of_others == expected, f"{one['name']} has {added}")
     for one in containers(pod):
         rights = one["securityContext"]
         check(rights["capabilities"]["drop"] == ["ALL"] and not rights["privileged"], f"{one['name']} has too many rights")
@@ -215,47 +227,6 @@ def test_the_daemons_log_as_the_values_say(_world):
         check(formats == dict.fromkeys(("agent", "broker", "webhook"), expected), f"{values}: {formats}")
 
 
-def removal(values):
-    """The patch by which the DaemonSet takes everything out."""
-    hook = next(one for one in rendered(values) if one["kind"] == "ConfigMap" and one["metadata"]["name"].endswith("-uninstall"))
-    return json.loads(hook["data"]["patch.json"])
-
-
-def test_uninstalling_leaves_no_pod_that_does_anything(_world):
-    """The patch makes a valid DaemonSet of the one that runs."""
-    daemonset = of_kind(ALL, "DaemonSet")[0]
-    patch = removal(ALL)
-    spec = patch["spec"]["template"]["spec"]
-    check(spec.pop("$patch") == "replace", "containers that run would stay beside the new ones")
-    waiting = spec["containers"][0]
-    check("--address=@sidestep-removed-$(POD_UID)" in waiting["command"], "a process that holds the name keeps the chart on the node")
-    uid = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
-    check(waiting["env"] == [uid], f"{waiting}")
-    patched = {**daemonset, "spec": {**daemonset["spec"], "template": {**daemonset["spec"]["template"], "spec": spec}}}
-    documents(json.dumps(patched))
-    hooks = [one["metadata"]["annotations"]["helm.sh/hook"] for one in rendered(ALL) if is_hook(one)]
-    check(hooks == 5 * ["pre-delete"], f"hooks: {hooks}")
-
-
-def test_switching_a_part_off_takes_it_out_of_the_nodes(_world):
-    """What one release has and the next has not would stay for ever: a plugin that lets no pod start, a library without a use."""
-    def commands(*values):
-        return [one["command"][:2] for one in pod_of(values)["initContainers"]]
-    uninstall = ["/usr/bin/sidestep-cni", "uninstall"]
-    check(uninstall in commands("cni.enabled=false"), f"without the plugin: {commands('cni.enabled=false')}")
-    check(uninstall not in commands("cni.enabled=true"), f"with the plugin: {commands('cni.enabled=true')}")
-    for values in (ALL, ("nri.enabled=false",)):
-        names = [one["name"] for one in removal(values)["spec"]["template"]["spec"]["initContainers"]]
-        check(names == ["detach", "cni-uninstall", "library-collect"], f"{values}: what takes things out: {names}")
-
-
-def test_no_process_of_a_node_keeps_the_chart_from_it(_world):
-    """Or on it: versions of the library that it may have stay."""
-    for pod in (pod_of(), pod_of(WEBHOOK), removal(())["spec"]["template"]["spec"]):
-        command = next(one["command"] for one in pod["initContainers"] if one["name"] == "library-collect")
-        check("--if-possible" in command, f"{command}")
-
-
 def webhooks_of(values):
     """By their paths."""
     found = of_kind(values, "MutatingWebhookConfiguration")[0]["webhooks"]
@@ -322,6 +293,31 @@ def test_the_webhooks_certificate_is_good_for_its_name(_world):
                    "-CAfile", f"{directory}/ca.crt", f"{directory}/tls.crt")
     check("OK" in said, said)
     check(not of_kind(OWN_CERTIFICATE, "Secret"), "a Secret beside the user's own")
+
+
+def test_the_webhooks_certificate_stays_for_half_of_the_time_for_which_it_was_made(_world):
+    """Also if that is less than what the values say by now."""
+    now, day = 1_800_000_000, 86400
+    cases = {  # notes at the Secret, days of the values: whether it stays
+        ((("made", now - 4 * day), ("days", 10)), 10): True,
+        ((("made", now - 6 * day), ("days", 10)), 10): False,
+        ((("made", now - 6 * day), ("days", 10)), 3650): False,
+        ((("made", now - 6 * day), ("days", 3650)), 10): False,
+        ((("made", now - 6 * day), ("days", 3650)), 3650): True,
+        ((("made", now - 6 * day),), 3650): False,
+        ((), 3650): False,
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        copy = shutil.copytree(CHART, Path(directory, "sidestep"))
+        for (notes, days), expected in cases.items():
+            words = " ".join(f'"sidestep.dev/{name}" "{value}"' for name, value in notes)
+            present = f'(dict "metadata" (dict "annotations" (dict {words})))'
+            asked = f'{{{{ include "sidestep.certificateKept" (dict "present" {present} "days" {days} "now" (int64 {now})) }}}}'
+            (copy / "templates" / "probe.yaml").write_text(f'kept: "{asked}"\n')
+            said = helm("template", "sidestep", copy, "--show-only", "templates/probe.yaml")
+            check(('"yes"' in said) == expected, f"{notes}, {days} days: {said}")
+    notes = of_kind(WEBHOOK, "Secret")[0]["metadata"]["annotations"]
+    check(notes["sidestep.dev/days"] == "3650" and int(notes["sidestep.dev/made"]) > 0, f"{notes}")
 
 
 def test_the_webhook_has_few_rights(_world):

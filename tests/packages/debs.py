@@ -96,6 +96,24 @@ def test_an_upgrade_keeps_settings_and_the_library_of_those_who_have_it(world):
         check(there.run("dpkg-query", "-Wf", "${Status}", "sidestep") == "install ok installed", "the downgrade failed")
 
 
+def test_what_the_agents_settings_name_is_detached_before_it_goes(world):
+    """By a stand-in for the agent that writes down what it is asked."""
+    with world.installation() as there:
+        there.install(world.debs)
+        agent, told = there.root / "usr/bin/sidestep-agent", there.root / "run/told"
+        settings = there.root / "etc/sidestep/agent.toml"
+        for expected in ("--detach --config /etc/sidestep/agent.toml", "--detach"):
+            agent.unlink()
+            agent.write_text('#!/bin/sh\necho "$@" >> /run/told\n')
+            agent.chmod(0o755)
+            there.run("dpkg", "--remove", "sidestep-agent")
+            check(told.read_text().splitlines()[0] == expected, f"the agent is told {told.read_text()!r} instead of {expected}")
+            told.unlink()
+            # dpkg does not bring back what its owner has removed.
+            settings.unlink(missing_ok=True)
+            there.install(world.debs)
+
+
 def maps(process):
     return Path(f"/proc/{process.pid}/maps").read_text()
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from packages import booted, chart, debs, expressions, images, servers
+from packages import booted, chart, debs, expressions, images, removal_chart, servers
 from packages.world import DEBIAN, World
 from testkit import console
 from testkit.failure import Failure
@@ -32,7 +32,7 @@ from testkit.paths import TARGET
 
 INSIDE = "SIDESTEP_PACKAGES_INSIDE"
 CASE_SECONDS = 600
-MODULES = (debs, booted, servers, images, chart, expressions)
+MODULES = (debs, booted, servers, images, chart, removal_chart, expressions)
 
 
 def parse_arguments():

@@ -18,6 +18,7 @@ Examples:
       zone = \"a\"
       metrics = \"127.0.0.1:9464\"
   sidestep agent --detach                           stop balancing and remove everything
+  sidestep agent --detach --config /etc/sidestep/agent.toml        ... of an agent whose settings name other pins
 
 SIGTERM and SIGINT end the agent; connections are still balanced as it has programmed last. A new agent takes that
 over. Needs root, or CAP_BPF and CAP_NET_ADMIN.";
@@ -123,11 +124,11 @@ pub struct Args {
     /// files are enforced without this option
     #[arg(long)]
     pub network_policies: bool,
-    /// Remove everything of the agent: programs, tables, socket. A running agent ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "admissions", "host_netns", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
+    /// Remove everything of the agent: programs, tables, socket. A running agent ends. With --config FILE: of the agent with these settings
+    #[arg(long, conflicts_with_all = ["kubeconfig", "in_cluster", "captures", "admissions", "host_netns", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
     pub detach: bool,
-    /// With --detach: also empty this directory, in which Sidestep's parts on this node keep files for each other (such as
-    /// /run/sidestep). They have ended before
+    /// With --detach: also remove what Sidestep's parts on this node keep for each other in this directory (such as /run/sidestep): its
+    /// directories admissions, member and rings. The parts have ended before. Everything else there stays
     #[arg(long, value_name = "DIR", requires = "detach")]
     pub empty: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use crate::answer::{self, SocketError};
 use crate::args::Args;
 use crate::lock::{self, Held, Lock, LockError};
-use crate::settings;
+use crate::settings::{self, SettingsError};
 use sidestep_agent_api::{AskError, Question, ask};
 use sidestep_ebpf::error::Error;
 use sidestep_ebpf::services;
@@ -14,9 +14,15 @@ use std::time::{Duration, Instant};
 /// An agent that was asked to end does so right after its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What the chart's parts keep for each other in a directory of the node, besides the agent's socket: admitted pods, the broker's
+/// socket, and the files between agent and NRI plugin.
+const KEPT: [&str; 3] = ["admissions", "member", "rings"];
+
 /// Why something remains.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     #[error(transparent)]
     Lock(#[from] LockError),
     #[error("{held}; name its --socket, or end it first (SIGTERM). Nothing is removed")]
@@ -32,11 +38,19 @@ pub enum DetachError {
 }
 
 pub fn detach(args: &Args) -> Result<(), DetachError> {
-    let (pins, socket) = settings::places(args);
-    let _alone = stop_running(&pins, &socket)?;
-    services::remove(&pins)?;
-    // Fails if another kind of programs has pins there.
-    let _ = std::fs::remove_dir(&pins);
+    let (pins, socket) = settings::places(args)?;
+    // Where there is no directory nobody has anything. The lock would make one, and mount a file system for it. What cannot be looked
+    // at is an error below.
+    let _alone = if pins.try_exists().unwrap_or(true) {
+        let alone = stop_running(&pins, &socket)?;
+        services::remove(&pins)?;
+        // Fails if another kind of programs has pins there.
+        let _ = std::fs::remove_dir(&pins);
+        Some(alone)
+    } else {
+        println!("{}: no agent has loaded anything here", pins.display());
+        None
+    };
     // An agent that still answers has other pins, and keeps its socket.
     if !answer::is_answered(&socket) {
         answer::remove(&socket)?;
@@ -44,25 +58,22 @@ pub fn detach(args: &Args) -> Result<(), DetachError> {
     args.empty.as_deref().map_or(Ok(()), empty)
 }
 
-/// Removes all that is in the directory. Symbolic links are not followed.
+/// Removes what is kept there. Others may have files there, too, such as a broker that is no pod: these stay. So does a link with one of
+/// the names: the parts make directories.
 fn empty(directory: &Path) -> Result<(), DetachError> {
-    let entries = match std::fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(cannot_remove(directory))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(cannot_remove(directory))?;
-        let path = entry.path();
-        let is_directory = entry.file_type().map_err(cannot_remove(&path))?.is_dir();
-        let removed = if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        removed.map_err(cannot_remove(&path))?;
+    for path in KEPT.map(|name| directory.join(name)) {
+        match remove_directory(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DetachError::Empty { path, source: error });
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
 
-fn cannot_remove(path: &Path) -> impl FnOnce(io::Error) -> DetachError {
-    let path = path.into();
-    move |source| DetachError::Empty { path, source }
+fn remove_directory(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata()?.is_dir() { std::fs::remove_dir_all(path) } else { Ok(()) }
 }
 
 /// Makes sure that no agent is programming the tables that are about to be removed.
@@ -87,19 +98,41 @@ fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, DetachError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
     use sidestep_error::chain;
 
+    fn parsed(words: &[&str]) -> Args {
+        Args::try_parse_from(["agent", "--detach"].iter().chain(words)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     #[test]
-    fn what_the_parts_kept_for_each_other_is_removed_and_what_links_lead_to_is_not() {
+    fn what_the_parts_kept_for_each_other_is_removed_and_what_is_somebody_elses_is_not() {
         let (run, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let of = |name: &str| run.path().join(name);
         std::fs::write(other.path().join("kept"), "").unwrap();
-        std::fs::create_dir_all(run.path().join("rings/events")).unwrap();
-        std::fs::write(run.path().join("rings/namespaces"), "shop").unwrap();
-        std::os::unix::fs::symlink(other.path(), run.path().join("link")).unwrap();
+        for directory in ["rings/events", "member", "of-another/rings"] {
+            std::fs::create_dir_all(of(directory)).unwrap();
+        }
+        std::fs::write(of("rings/namespaces"), "shop").unwrap();
+        std::os::unix::fs::symlink(other.path(), of("member/link")).unwrap();
+        std::os::unix::fs::symlink(other.path(), of("admissions")).unwrap();
+        // As a broker of the Debian package has it.
+        let _broker = std::os::unix::net::UnixListener::bind(of("broker")).unwrap();
         empty(run.path()).unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(run.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["admissions", "broker", "of-another"]);
+        assert!(of("of-another/rings").exists() && other.path().join("kept").exists());
+        empty(&of("nowhere")).unwrap();
+    }
+
+    #[test]
+    fn where_nothing_is_nothing_is_made() {
+        let run = tempfile::tempdir().unwrap();
+        let of = |name: &str| run.path().join(name).to_str().unwrap().to_string();
+        detach(&parsed(&["--pins", &of("pins"), "--socket", &of("agent.sock")])).unwrap();
         assert_eq!(std::fs::read_dir(run.path()).unwrap().count(), 0);
-        assert!(other.path().join("kept").exists());
-        empty(&run.path().join("nowhere")).unwrap();
     }
 
     #[test]

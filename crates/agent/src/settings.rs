@@ -149,6 +149,15 @@ pub enum SettingsError {
 pub struct NoCgroup;
 
 impl File {
+    /// What `--config` names: settings, or a directory of Services.
+    fn of(args: &Args) -> Result<File, SettingsError> {
+        match &args.config {
+            Some(path) if path.is_dir() => Ok(File { directory: Some(path.clone()), ..File::default() }),
+            Some(path) => File::load(path),
+            None => Ok(File::default()),
+        }
+    }
+
     fn load(path: &Path) -> Result<File, SettingsError> {
         let file = || path.to_path_buf();
         let text = std::fs::read_to_string(path).map_err(|source| SettingsError::Read { file: file(), source })?;
@@ -158,14 +167,11 @@ impl File {
 
 impl Settings {
     pub fn new(args: &Args) -> Result<Settings, SettingsError> {
-        let directory = args.config.clone().filter(|path| path.is_dir());
-        if let Some(path) = directory.as_ref().filter(|_| args.kubeconfig.is_some() || args.in_cluster) {
+        let has_server = args.kubeconfig.is_some() || args.in_cluster;
+        if let Some(path) = args.config.as_ref().filter(|path| has_server && path.is_dir()) {
             return Err(SettingsError::TwoSources(path.clone()));
         }
-        let file = match &args.config {
-            Some(path) if directory.is_none() => File::load(path)?,
-            _ => File { directory, ..File::default() },
-        };
+        let file = File::of(args)?;
         let ranges =
             if args.node_port_addresses.is_empty() { &file.node_port_addresses } else { &args.node_port_addresses };
         let (source, captures) = (source(args, &file)?, args.captures.clone().or(file.captures));
@@ -244,9 +250,10 @@ impl Settings {
     }
 }
 
-/// The pins and the socket, for `--detach`.
-pub fn places(args: &Args) -> (PathBuf, PathBuf) {
-    (pins(args.pins.clone()), socket(args.socket.clone()))
+/// The pins and the socket, for `--detach`: those of the agent with the same options.
+pub fn places(args: &Args) -> Result<(PathBuf, PathBuf), SettingsError> {
+    let file = File::of(args)?;
+    Ok((pins(args.pins.clone().or(file.pins)), socket(args.socket.clone().or(file.socket))))
 }
 
 pub fn pins(given: Option<PathBuf>) -> PathBuf {

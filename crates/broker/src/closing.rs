@@ -5,6 +5,7 @@
 
 use crate::raw::sock;
 use rustix::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ struct Closer {
 
 /// Most threads. Beyond them sockets wait for their turn.
 const MOST: usize = 128;
+/// Most threads of all domains. Beyond them a domain that has none gets one.
+const MOST_OF_ALL: usize = 512;
+/// Number of threads of all domains.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// Small: the thread only closes.
 const STACK: usize = 64 * 1024;
 /// A close takes longer than this only if the program has closed the socket before, and its peer does not take what it has sent.
@@ -36,13 +41,23 @@ impl Closing {
         Closing::default()
     }
 
+    fn may_have_another(&self) -> bool {
+        self.closers.is_empty() || (self.closers.len() < MOST && THREADS.load(Relaxed) < MOST_OF_ALL)
+    }
+
+    /// Whether sockets are not closed yet.
+    pub fn is_busy(&mut self) -> bool {
+        self.closers.iter_mut().for_each(Closer::look);
+        self.closers.iter().any(|closer| closer.due > 0)
+    }
+
     /// Closes a socket. False: it lingers, and will be closed some time later.
     pub fn close(&mut self, socket: impl AsFd + Send + 'static) -> bool {
         if sock::linger_seconds(socket.as_fd()).unwrap_or(0) == 0 {
             return true;
         }
         self.closers.iter_mut().for_each(Closer::look);
-        if self.closers.len() < MOST && self.closers.iter().all(|closer| closer.due > 0) {
+        if self.closers.iter().all(|closer| closer.due > 0) && self.may_have_another() {
             self.closers.push(start());
         }
         let idlest = self.closers.iter_mut().min_by_key(|closer| closer.due).expect("there is one at least");
@@ -81,8 +96,12 @@ fn start() -> Closer {
             drop(socket);
             let _ = done.send(()); // nobody may wait for it any more
         }
+        THREADS.fetch_sub(1, Relaxed);
     };
-    let _ = std::thread::Builder::new().name("linger".into()).stack_size(STACK).spawn(close_all);
+    THREADS.fetch_add(1, Relaxed);
+    if std::thread::Builder::new().name("linger".into()).stack_size(STACK).spawn(close_all).is_err() {
+        THREADS.fetch_sub(1, Relaxed);
+    }
     Closer { sockets, closed, due: 0 }
 }
 

@@ -6,7 +6,6 @@ use crate::receiver::loan::Loan;
 use crate::{rights, wire};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::thread::CapabilitySet;
 use sidestep_abi::msg::Msg;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,12 +46,7 @@ struct Waiting {
 
 impl Waiting {
     fn send(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
-        let send = || wire::send(socket, &self.msg, self.fd.as_ref().map(|fd| fd.as_fd()));
-        match send() {
-            // A broker in a container shares its uid with root's containers, and has this capability, though lowered.
-            Err(Errno::TOOMANYREFS) => rights::with(CapabilitySet::SYS_ADMIN, send)?,
-            answer => answer,
-        }
+        rights::past_too_many_in_flight(|| wire::send(socket, &self.msg, self.fd.as_ref().map(|fd| fd.as_fd())))
     }
 }
 

@@ -3,6 +3,7 @@
 //! of a socket pair of our own. There they use no descriptor of the broker, and the kernel charges their memory to their
 //! makers.
 
+use crate::rights;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType};
@@ -76,7 +77,9 @@ fn send(entry: &OwnedFd, sockets: &[OwnedFd]) -> Result<(), Errno> {
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&sockets));
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(entry, &[IoSlice::new(&[0])], &mut control, flags).map(|_| ())
+    rights::past_too_many_in_flight(|| {
+        rustix::net::sendmsg(entry, &[IoSlice::new(&[0])], &mut control, flags).map(|_| ())
+    })
 }
 
 #[cfg(test)]

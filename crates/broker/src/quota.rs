@@ -214,6 +214,12 @@ impl Accounts {
             connections: Account::new(&budgets.connections),
         }
     }
+
+    /// Whether the domain holds nothing.
+    pub fn are_clear(&self) -> bool {
+        let Accounts { descriptors, mappings, offers, records, connections } = self;
+        [descriptors, mappings, offers, records, connections].iter().all(|account| account.held() == 0)
+    }
 }
 
 #[cfg(test)]

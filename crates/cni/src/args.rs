@@ -45,6 +45,9 @@ pub struct Install {
     /// Go on, until SIGTERM or SIGINT: wait for a configuration if there is none, and install again what another program removes
     #[arg(long)]
     pub watch: bool,
+    /// Succeed although there is no configuration yet, for a program with --watch that is started later
+    #[arg(long, conflicts_with = "watch")]
+    pub allow_missing: bool,
 }
 
 #[derive(Debug, Group)]

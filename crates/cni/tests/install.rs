@@ -190,6 +190,56 @@ fn without_a_configuration_it_says_what_to_do() {
     host.uninstall();
 }
 
+/// A network plugin may need the agent, which does not start before this command has ended, to write its configuration.
+#[test]
+fn a_configuration_that_comes_later_is_left_to_the_watcher() {
+    let early = ["install", "--allow-missing"];
+    for host in [Host::with(&[]), Host::with(&[("10-net.conflist", "{\"plugins\":[")])] {
+        let out = host.run(&early);
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && said.contains("no network configuration is there yet"), "{out:?}");
+        assert!(host.program().exists());
+        let _watcher = Watcher::start(&host);
+        fs::write(host.conf("05-net.conf"), SINGLE).unwrap();
+        host.wait("the last step", |host| host.conf("05-net.conf.before-sidestep-cni").exists());
+        assert_eq!(host.chain(), ["bridge", "sidestep-cni"]);
+    }
+    // What the watcher could not mend either is an error at once.
+    let other = LIST.replace("1.0.0", "0.2.0");
+    assert!(!Host::with(&[("10-net.conflist", other.as_str())]).run(&early).status.success());
+    let host = Host::with(&[("10-net.conflist", LIST)]);
+    assert!(host.run(&early).status.success());
+    assert_eq!(host.chain(), ["ptp", "portmap", "sidestep-cni"]);
+    assert_eq!(host.run(&[&early[..], &["--watch"]].concat()).status.code(), Some(2));
+}
+
+/// As kubespray has it: the runtime's directories, and what is in them, are another user's. Root has the rights of the chart's container.
+#[test]
+fn directories_of_another_user_need_two_capabilities() {
+    const OWNER: u32 = 997;
+    let host = Host::with(&[("10-net.conflist", LIST), ("20-net.conf", SINGLE)]);
+    fs::create_dir_all(host.program().parent().unwrap()).unwrap();
+    for path in [host.conf(""), host.program().parent().unwrap().into(), host.conf("10-net.conflist")] {
+        std::os::unix::fs::chown(path, Some(OWNER), Some(OWNER)).unwrap();
+    }
+    let before = host.files();
+    let confined = |command: &str| {
+        let own = host.command(&[command]);
+        let mut confined = Command::new("setpriv");
+        confined.args(["--bounding-set=-all,+chown,+dac_override", "--inh-caps=-all", "--"]);
+        confined.arg(own.get_program()).args(own.get_args()).env_remove("CNI_COMMAND");
+        let out = confined.output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+    };
+    confined("install");
+    assert_eq!(host.chain(), ["ptp", "portmap", "sidestep-cni"]);
+    let found = fs::metadata(host.conf("10-net.conflist")).unwrap();
+    assert_eq!((found.uid(), found.gid()), (OWNER, OWNER));
+    confined("uninstall");
+    assert_eq!(host.files(), before);
+    assert!(!host.program().exists());
+}
+
 /// With the plugin in it, a runtime could start no pod.
 #[test]
 fn a_configuration_of_another_version_stays_as_it_is_and_is_named() {

@@ -1,5 +1,6 @@
-//! Requests to rtnetlink(7) and to netfilter about the network namespace of the calling thread.
+//! Requests to rtnetlink(7), sock_diag(7) and netfilter about the network namespace of the calling thread.
 
+pub mod diag;
 pub mod netfilter;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};

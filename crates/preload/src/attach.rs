@@ -125,7 +125,8 @@ fn needs_kernel(fd: i32) -> Option<Reason> {
     }
     let has_one = option(libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1)
         || option(SO_PEEK_OFF).is_ok_and(|at| at >= 0)
-        || tcp::has_timestamps(fd);
+        || tcp::has_timestamps(fd)
+        || tcp::has_filter(fd);
     has_one.then_some(Reason::SocketOption)
 }
 

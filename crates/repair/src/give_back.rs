@@ -2,7 +2,7 @@
 
 use crate::buffers::{Buffers, Grown};
 use crate::guard;
-use crate::intrusion::{end_listening, expel};
+use crate::intrusion::{end_intruder, end_listening, expel};
 use crate::kernel::{CallError, named};
 use crate::names::Names;
 use crate::options;
@@ -255,7 +255,7 @@ impl<'a> Plan<'a> {
         repair::expect_mss(fd, state.mss)?;
         without_conflicts(fd, state.saved.reuse_address, || {
             bind_again(fd, &state.local)?;
-            named("connect(2)", connect(fd, &state.remote))
+            connect_again(fd, &state.local, &state.remote)
         })?;
         repair::expect_no_mss(fd)?;
         repair::set_negotiated(fd, state.mss, state.scales, state.sack, state.timestamps.is_some())?;
@@ -291,6 +291,20 @@ fn bind_again(fd: BorrowedFd, local: &SocketAddr) -> Result<(), CallError> {
         result => named("bind(2)", result),
     }
 }
+
+/// Somebody else may have made a connection with these addresses meanwhile, if the port was free: that one ends.
+fn connect_again(fd: BorrowedFd, local: &SocketAddr, remote: &SocketAddr) -> Result<(), CallError> {
+    for _ in 0..INTRUDERS {
+        match connect(fd, remote) {
+            Err(Errno::ADDRNOTAVAIL) if end_intruder(fd, local, remote) => {}
+            result => return named("connect(2)", result),
+        }
+    }
+    named("connect(2)", Err(Errno::ADDRNOTAVAIL))
+}
+
+/// So often somebody else may be faster.
+const INTRUDERS: usize = 50;
 
 fn is_bound(fd: BorrowedFd, local: &SocketAddr) -> bool {
     let found = getsockname(fd).and_then(SocketAddr::try_from);

@@ -1,14 +1,16 @@
-//! Whether a socket is still the connection that it was. The program has the socket, too, and may close its connection, connect it
-//! anew or make it a listener at any moment; while it is in repair mode, the kernel even makes it a connection without a handshake.
+//! Whether a socket is still the connection that it was, and no other socket has its addresses. The program has the socket, too, and may
+//! close its connection, connect it anew or make it a listener at any moment; while it is in repair mode, the kernel even makes it a
+//! connection without a handshake.
 
 use crate::info::{ESTABLISHED, Info};
 use crate::kernel::{CallError, named};
 use crate::names::Names;
 use crate::options;
 use crate::repair;
-use rustix::fd::BorrowedFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{AddressFamily, Shutdown, SocketType, shutdown, socket};
+use std::net::SocketAddr;
 
 /// `TCP_LISTEN` of net/tcp_states.h.
 const LISTEN: u8 = 10;
@@ -27,6 +29,16 @@ pub(crate) fn expel(fd: BorrowedFd, ours: &[Names]) -> Result<(), CallError> {
         Some(names) if !ours.contains(&names) => repair::disconnect(fd),
         _ => Ok(()),
     }
+}
+
+/// Ends the connection of another socket that has these addresses, in the socket's network namespace. False: there is none, or the calling
+/// thread is in another namespace.
+pub(crate) fn end_intruder(fd: BorrowedFd, local: &SocketAddr, remote: &SocketAddr) -> bool {
+    let is_here = || -> Result<bool, CallError> {
+        let own = named("socket(2)", socket(AddressFamily::UNIX, SocketType::DGRAM, None))?;
+        Ok(options::SO_NETNS_COOKIE.get(fd)? == options::SO_NETNS_COOKIE.get(own.as_fd())?)
+    };
+    is_here().unwrap_or(false) && sidestep_netlink::diag::destroy(local, remote).is_ok()
 }
 
 /// None: it has no peer.

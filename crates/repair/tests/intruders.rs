@@ -1,11 +1,13 @@
-//! A program that uses its socket between the calls of a take or a give-back.
+//! A program that uses its socket between the calls of a take or a give-back, and another one that wants its addresses.
 
 use crate::common::failing::run;
 use crate::common::*;
 use libc::{IPPROTO_TCP, SOL_SOCKET};
-use rustix::net::{bind, connect, connect_unspec, listen};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, connect_unspec, listen, socket_with};
 use sidestep_repair::{Queues, Taken, abandon, empty, give_back, take, undo};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 
 /// `SK_FORCE_REUSE`, as getsockopt(SO_REUSEADDR) shows it.
 const FORCED: i32 = 2;
@@ -138,4 +140,53 @@ fn a_program_that_intrudes_gets_no_port_and_no_connection_of_others() {
         let gives = intrude(intrusion, |near| take(near).is_ok_and(|taken| back(near, &taken)));
         assert!(takes > 40 && gives > takes, "{takes} and {gives} calls");
     }
+}
+
+/// Another user's socket that is to get the addresses of a connection whose port the kernel has chosen. Such a port is free while the
+/// connection is rebuilt.
+fn dial_with((local, remote): (SocketAddr, SocketAddr), wire: &Wire) -> Option<OwnedFd> {
+    const IP_LOCAL_PORT_RANGE: i32 = 51;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let make = || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("socket");
+    let intruder = wire.near.run(make);
+    let only = u32::from(local.port()) * 0x1_0001;
+    raw::set(&intruder, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, &only.to_ne_bytes()).expect("IP_LOCAL_PORT_RANGE");
+    match connect(&intruder, &remote) {
+        Err(Errno::INPROGRESS) => Some(intruder),
+        _ => None,
+    }
+}
+
+/// Tries before each call of `work` in turn. Returns how often it got the addresses. (Here the kernel hears the peer's answers to the
+/// intruder's SYN, and ends the connection; the stack diverts them.)
+fn dialled_meanwhile(work: fn(&TcpStream, &Taken) -> bool) -> usize {
+    let wire = Wire::shaped(&USUAL);
+    let mut intruders = Vec::new();
+    for at in 0.. {
+        let (near, _far) = wire.connect(&Shape { role: Role::Dials, ..USUAL });
+        let names = (near.local_addr().expect("local"), near.peer_addr().expect("peer"));
+        let taken = take(&near).expect("take");
+        let (found, mut has_tried) = (&mut intruders, false);
+        let meanwhile = |call| {
+            if call == at {
+                found.extend(dial_with(names, &wire));
+                has_tried = true;
+            }
+            false
+        };
+        // In the namespace of the connection, as the stack is.
+        let (has_worked, _) = run(meanwhile, || wire.near.run(|| work(&near, &taken)));
+        assert!(has_worked, "with an intruder before call {at}");
+        if !has_tried {
+            return intruders.len();
+        }
+    }
+    unreachable!("the work makes finitely many calls")
+}
+
+#[test]
+fn nobody_else_gets_the_addresses_for_good() {
+    let given_back = dialled_meanwhile(back);
+    let emptied = dialled_meanwhile(|near, taken| empty(near, &taken.state).is_ok() && back(near, taken));
+    assert!(given_back > 0 && emptied > 0, "{given_back} and {emptied} times");
 }

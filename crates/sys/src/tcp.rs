@@ -46,6 +46,17 @@ pub fn has_timestamps(fd: i32) -> bool {
     TIMESTAMPS.iter().any(|name| option::<i32>(fd, libc::SOL_SOCKET, *name).is_ok_and(|set| set != 0))
 }
 
+/// Whether the socket has a filter (SO_ATTACH_FILTER, SO_ATTACH_BPF).
+pub fn has_filter(fd: i32) -> bool {
+    const SO_GET_FILTER: usize = 26;
+    let mut instructions: libc::socklen_t = 0;
+    // Without room the kernel writes nothing but the number of instructions.
+    let args = [fd as usize, libc::SOL_SOCKET as usize, SO_GET_FILTER, 0, &raw mut instructions as usize, 0];
+    // SAFETY: `instructions` is alive.
+    let asked = unsafe { call(libc::SYS_getsockopt, args) };
+    instructions > 0 || asked == Err(Errno(libc::EACCES)) // those of SO_ATTACH_BPF are not told
+}
+
 /// Whether TCP_INQ is set.
 pub fn tells_unread(fd: i32) -> bool {
     option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_INQ).is_ok_and(|set| set != 0)

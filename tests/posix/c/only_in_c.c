@@ -29,7 +29,7 @@ pid_t only_c_vfork(int fd, int copy_over) {
 }
 
 // The ways to wait for one socket; the numbers are those of `Wait` on the Rust side.
-enum wait { IN_RECV, IN_READ, IN_POLL, IN_EPOLL_WAIT, IN_SELECT };
+enum wait { IN_RECV, IN_READ, IN_POLL, IN_EPOLL_WAIT, IN_SELECT, IN_SEND };
 
 static long wait_in(enum wait how, int fd, int set) {
     char byte;
@@ -39,6 +39,7 @@ static long wait_in(enum wait how, int fd, int set) {
     switch (how) {
     case IN_RECV: return recv(fd, &byte, 1, 0);
     case IN_READ: return read(fd, &byte, 1);
+    case IN_SEND: return send(fd, "x", 1, 0);
     case IN_POLL: return poll(&entry, 1, -1);
     case IN_EPOLL_WAIT: return epoll_wait(set, &event, 1, -1);
     case IN_SELECT:
@@ -64,6 +65,22 @@ void *only_c_waiting_thread(void *argument) {
     wait_in(waiting->how, waiting->fd, waiting->set);
     pthread_cleanup_pop(0);
     return 0;
+}
+
+static void *call_when_cancelled(void *argument) {
+    struct waiting *waiting = argument;
+    pthread_cancel(pthread_self());
+    wait_in(waiting->how, waiting->fd, waiting->set);
+    return 0;
+}
+
+// A thread makes a call after it has been cancelled. Returns 1 if that was the end of the thread.
+int only_c_cancelled_call(int how, int fd, int set) {
+    struct waiting waiting = {.how = how, .fd = fd, .set = set};
+    pthread_t thread;
+    void *result;
+    if (pthread_create(&thread, 0, call_when_cancelled, &waiting) || pthread_join(thread, &result)) return -1;
+    return result == PTHREAD_CANCELED;
 }
 
 static void *close_when_cancelled(void *argument) {

@@ -34,7 +34,7 @@ pub fn calls(source: &str) -> Vec<Call> {
     block(source, "$make! {\n", "\n}").split(';').filter(|s| !s.trim().is_empty()).map(call).collect()
 }
 
-/// `name(arguments) -> result = module::hook, also other, raw SYS_name`
+/// `name(arguments) -> result = module::hook, also other, raw SYS_name, first function`
 fn call(entry: &str) -> Call {
     let fail = || -> ! { panic!("{SOURCE}: not understood: {}", entry.trim()) };
     let Some((signature, behind)) = entry.rsplit_once(" = ") else { fail() };
@@ -47,6 +47,7 @@ fn call(entry: &str) -> Call {
             Some(("also", other)) => also.push(other.to_string()),
             Some(("raw" | "else", _)) => lacking = Lacking::StandIn,
             Some(("later", _)) => lacking = Lacking::Fails,
+            Some(("first", _)) => {}
             _ => fail(),
         }
     }

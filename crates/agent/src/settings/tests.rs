@@ -36,6 +36,27 @@ fn options_decide_over_the_file() {
 }
 
 #[test]
+fn what_is_detached_is_what_the_agent_with_these_settings_has() {
+    let of = |words: &[&str]| {
+        let args = Args::try_parse_from(["agent", "--detach"].iter().chain(words)).unwrap();
+        let (pins, socket) = places(&args).map_err(|error| chain(&error).to_string())?;
+        Ok::<_, String>((pins.display().to_string(), socket.display().to_string()))
+    };
+    let both = |pins: &str, socket: &str| Ok((pins.to_string(), socket.to_string()));
+    let usual = both("/sys/fs/bpf/sidestep", "/run/sidestep/agent.sock");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    std::fs::write(&file, "directory = '/d'\npins = '/p'\nsocket = '/s'\n").unwrap();
+    assert_eq!(of(&["--config", path]), both("/p", "/s"));
+    assert_eq!(of(&["--config", path, "--pins", "/o"]), both("/o", "/s"));
+    std::fs::write(&file, "directory = '/d'\n").unwrap();
+    assert_eq!(of(&["--config", path]), usual);
+    assert_eq!(of(&["--config", "/"]), usual, "a directory of Services has no settings");
+    assert_eq!(of(&[]), usual);
+    assert!(of(&["--config", "/nowhere/agent.toml"]).unwrap_err().contains("/nowhere/agent.toml: cannot read it"));
+}
+
+#[test]
 fn captures_come_from_a_directory_of_their_own_only_beside_an_api_server() {
     let settings = of(&["--kubeconfig", "/k", "--captures", "/c"]).unwrap();
     assert_eq!(settings.captures.as_deref(), Some(Path::new("/c")));

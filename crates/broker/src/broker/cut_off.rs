@@ -41,8 +41,9 @@ impl Broker {
         self.cut_off.insert(number, CutOff { pid, shares, account, watched: None });
     }
 
-    /// Opens the descriptors that are still missing.
+    /// Opens the descriptors that are still missing, and forgets those of whom nothing is kept any more.
     pub(super) fn watch_cut_off(&mut self) {
+        self.cut_off.retain(|_, it| it.shares.iter().any(|(link, _)| self.links.contains_key(link)));
         let unwatched = self.cut_off.iter().filter(|(_, it)| it.watched.is_none());
         let found: Vec<_> =
             unwatched.filter_map(|(&number, it)| Some((number, it.pid?, it.account.claim(1)?))).collect();

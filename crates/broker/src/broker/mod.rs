@@ -69,6 +69,8 @@ pub struct Broker {
     budgets: Budgets,
     namespaces: Arc<Namespaces>,
     receivers: Receivers,
+    /// Accounts of domains whose receiver has ended, and of whom something is still held: the next receiver goes on with these.
+    held: BTreeMap<Scope, Accounts>,
     /// Scopes of the receivers, by their numbers in the poller.
     receiver_numbers: HashMap<u64, Scope>,
     /// Connections that were turned away, and that no receiver has closed yet.
@@ -134,6 +136,7 @@ impl Broker {
             budgets: Budgets::of_this_process(),
             namespaces: Arc::new(Namespaces::of_this_process()),
             receivers: Receivers::new(),
+            held: BTreeMap::new(),
             receiver_numbers: HashMap::new(),
             parking: Parking::default(),
             conns: HashMap::new(),

@@ -98,7 +98,8 @@ impl Broker {
             return Err(io::Errno::AGAIN);
         }
         let pod = if let Scope::Domain(Domain::Pod(pod)) = scope { Some(pod) } else { None };
-        let started = Receiver::start(Accounts::new(&self.budgets), View { namespaces: self.namespaces.clone(), pod });
+        let accounts = self.held.get(&scope).cloned().unwrap_or_else(|| Accounts::new(&self.budgets));
+        let started = Receiver::start(accounts, View { namespaces: self.namespaces.clone(), pod });
         started.map_err(|e| io::Errno::from_io_error(&e).unwrap_or(io::Errno::AGAIN))
     }
 
@@ -223,12 +224,20 @@ impl Broker {
         }
         if let Some(receiver) = self.receivers.remove(&scope) {
             self.poller.remove(receiver.news.as_fd());
+            self.keep_accounts(scope, receiver);
             self.receiver_numbers.retain(|_, other| *other != scope);
             self.namespaces.forget_unused();
         }
         // Work that the domain shared with others has ended with it.
         let others: Vec<_> = self.receivers.keys().filter(|s| matches!(s, Scope::Both(..))).copied().collect();
         others.into_iter().filter(|_| !matches!(scope, Scope::Both(..))).for_each(|other| self.end_if_done(other));
+    }
+
+    /// A receiver has ended. What its domain still holds (processes that live on, closes that take long) counts when it comes again.
+    fn keep_accounts(&mut self, scope: Scope, ended: Receiver) {
+        self.held.insert(scope, ended.accounts.clone());
+        drop(ended);
+        self.held.retain(|_, accounts| !accounts.are_clear());
     }
 
     fn is_member(&self, id: u64) -> bool {

@@ -39,6 +39,11 @@ impl Offers {
         self.held.is_empty()
     }
 
+    /// Whether sockets linger that were let go of.
+    pub fn is_closing(&mut self) -> bool {
+        self.closing.is_busy()
+    }
+
     pub fn offered(&mut self, id: u64, record: Record) -> Event {
         let (msg, sender) = (record.msg, record.sender);
         let what = match record.fd {

@@ -13,6 +13,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::{self, Errno};
+use rustix::time::Timespec;
 use sidestep_abi::msg::Kind;
 use sidestep_abi::speaks;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 const TURN: usize = 64;
 /// Most records in the queue of a connection, unless somebody goes on writing.
 const QUEUED: usize = 1024;
+/// How often a receiver looks whether its sockets that linger are closed.
+const WHILE_CLOSING: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Number of the commands in the epoll set. Connections have numbers from [`crate::broker::Poller::FIRST_FREE`] on.
 const COMMANDS: u64 = 0;
 
@@ -65,10 +68,15 @@ impl Thread {
         let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
-            match epoll::wait(&self.parts.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            let patience = if self.offers.is_closing() { Some(&WHILE_CLOSING) } else { None };
+            match epoll::wait(&self.parts.epoll, rustix::buffer::spare_capacity(&mut events), patience) {
                 Ok(_) | Err(Errno::INTR) => {}
                 // The kernel lacks a resource for a moment; nothing can be done about that here.
                 Err(_) => std::thread::yield_now(),
+            }
+            if events.is_empty() {
+                self.tell_if_idle()?; // nothing else may come that would say so once all is closed
+                self.parts.reports.wake();
             }
             // Commands first: a command about a connection must take effect before this read.
             if events.iter().any(|event| event.data.u64() == COMMANDS) {
@@ -89,7 +97,13 @@ impl Thread {
                 self.parts.reports.send(answer)?;
             }
         }
-        if self.readers.is_empty() && self.offers.is_empty() && self.rings.is_empty() {
+        self.tell_if_idle()
+    }
+
+    /// Not while sockets are being closed: their threads belong to the domain, and count in no other receiver's.
+    fn tell_if_idle(&mut self) -> Result<(), Over> {
+        let holds_offers = !self.offers.is_empty() || self.offers.is_closing();
+        if self.readers.is_empty() && !holds_offers && self.rings.is_empty() {
             self.parts.reports.send(Event::Idle)?;
         }
         Ok(())
@@ -154,10 +168,17 @@ impl Thread {
     fn empty(&mut self, connection: BorrowedFd) {
         for _ in 0..QUEUED {
             match wire::receive(connection) {
-                Incoming::Record(Record { fd: Some(fd), .. }) => self.offers.close(fd),
+                Incoming::Record(Record { fd: Some(fd), .. }) => self.close_counted(fd),
                 Incoming::Record(_) | Incoming::Garbage { .. } => {}
                 Incoming::Empty | Incoming::End => return,
             }
+        }
+    }
+
+    /// Without room in the quota the descriptor is closed here.
+    fn close_counted(&mut self, fd: OwnedFd) {
+        if let Some(fd) = Counted::new(fd, &self.parts.account) {
+            self.offers.close(fd);
         }
     }
 

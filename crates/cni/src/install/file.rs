@@ -44,8 +44,9 @@ fn try_replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
     let mut new = NamedTempFile::new_in(sidestep_files::directory(path))?;
     match std::fs::metadata(like) {
         Ok(old) => {
-            fchown(new.as_file(), Some(Uid::from_raw(old.uid())), Some(Gid::from_raw(old.gid())))?;
+            // The owner last: to change what is another user's takes one right more.
             new.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+            fchown(new.as_file(), Some(Uid::from_raw(old.uid())), Some(Gid::from_raw(old.gid())))?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             new.as_file().set_permissions(Permissions::from_mode(MODE))?;

@@ -36,7 +36,14 @@ fn install(options: &args::Install) -> Result<(), InstallError> {
     let Appended { changed, passed_over } = append(options)?;
     passed_over.iter().for_each(|what| eprintln!("sidestep-cni: {what}"));
     say(&changed);
-    if changed == Changed::NoConfiguration { Err(no_configuration(options)) } else { Ok(()) }
+    match changed {
+        Changed::NoConfiguration if options.allow_missing => {
+            println!("{}: no network configuration is there yet", options.place.conf_dir.display());
+            Ok(())
+        }
+        Changed::NoConfiguration => Err(no_configuration(options)),
+        _ => Ok(()),
+    }
 }
 
 fn append(options: &args::Install) -> Result<Appended, InstallError> {

@@ -45,7 +45,7 @@ pub fn sidecar(pod: &Pod) -> Sidecar {
     if env(proxy, "DISABLE_ENVOY").is_some_and(is_true) {
         return Sidecar::Absent("its container istio-proxy has DISABLE_ENVOY");
     }
-    if proxy.args.as_ref().and_then(|args| args.get(1)).is_some_and(|kind| kind != "sidecar") {
+    if kind(proxy).is_some_and(|kind| kind != "sidecar") {
         return Sidecar::Absent("its container istio-proxy is no sidecar");
     }
     if label(pod, INJECT).or_else(|| annotation(pod, INJECT)).is_some_and(is_false) {
@@ -64,6 +64,15 @@ pub fn sidecar(pod: &Pod) -> Sidecar {
     })
 }
 
+/// Which kind of proxy the arguments name, if they begin with `proxy KIND`. Others, such as those of a shell that starts the proxy, name
+/// none, and the container counts as a sidecar.
+fn kind(proxy: &Container) -> Option<&str> {
+    match proxy.args.as_deref()? {
+        [first, kind, ..] if first == "proxy" && !kind.is_empty() => Some(kind),
+        _ => None,
+    }
+}
+
 fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     spec.containers.iter().chain(spec.init_containers.iter().flatten())
 }
@@ -74,9 +83,9 @@ fn owner(proxy: &Container, of: impl Fn(&k8s_openapi::api::core::v1::SecurityCon
     given.and_then(|id| u32::try_from(id).ok()).filter(|id| *id != 0).unwrap_or(defaults::PROXY)
 }
 
-/// A variable that has its value from elsewhere counts as empty.
+/// A variable that has its value from elsewhere counts as empty. Of one that is named twice the kubelet gives the container the last.
 fn env<'a>(container: &'a Container, name: &str) -> Option<&'a str> {
-    let variable = container.env.iter().flatten().find(|variable| variable.name == name)?;
+    let variable = container.env.iter().flatten().rfind(|variable| variable.name == name)?;
     Some(variable.value.as_deref().unwrap_or_default())
 }
 
@@ -157,6 +166,34 @@ mod tests {
         assert_eq!(with("true"), proxy(1337, 1337, true));
         assert_eq!(with("false"), proxy(1337, 1337, false));
         assert_eq!(with("maybe"), proxy(1337, 1337, false));
+    }
+
+    /// istio-cni captures each of them: it looks at the arguments only behind `proxy`.
+    #[test]
+    fn a_proxy_that_is_wrapped_or_says_no_kind_is_a_sidecar() {
+        for args in [
+            json!(["-c", "sleep 1; exec pilot-agent proxy sidecar"]),
+            json!(["router", "proxy"]),
+            json!(["proxy"]),
+            json!(["proxy", ""]),
+            json!([]),
+            Value::Null,
+        ] {
+            let found = read(|pod| pod["spec"]["containers"][1]["args"] = args.clone());
+            assert_eq!(found, proxy(1337, 1337, false), "{args}");
+        }
+    }
+
+    #[test]
+    fn of_a_variable_that_is_named_twice_the_last_counts() {
+        let with = |name: &str, values: [&str; 2]| {
+            let variables = values.map(|value| json!({"name": name, "value": value}));
+            read(|pod| pod["spec"]["containers"][1]["env"] = json!(variables))
+        };
+        assert_eq!(with("ISTIO_META_DNS_CAPTURE", ["false", "true"]), proxy(1337, 1337, true));
+        assert_eq!(with("ISTIO_META_DNS_CAPTURE", ["true", "false"]), proxy(1337, 1337, false));
+        assert_eq!(with("DISABLE_ENVOY", ["true", "false"]), proxy(1337, 1337, false));
+        assert!(matches!(with("DISABLE_ENVOY", ["false", "true"]), Sidecar::Absent(_)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ macro_rules! original {
 
 macro_rules! originals {
     ($($name:ident $args:tt -> $ret:ty = $hook:path $(, also $alias:ident)*
-        $(, raw $number:ident)? $(, else $own:path)? $(, later $failing:path)?;)*) => {
+        $(, raw $number:ident)? $(, else $own:path)? $(, later $failing:path)? $(, first $before:ident)?;)*) => {
         $(original!($name $args -> $ret $(, raw $number)? $(, else $own)? $(, later $failing)?);)*
     };
 }

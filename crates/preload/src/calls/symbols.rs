@@ -50,7 +50,7 @@ macro_rules! listed {
 
 macro_rules! symbols {
     ($($name:ident $args:tt -> $ret:ty = $hook:path $(, also $alias:ident)*
-        $(, raw $number:ident)? $(, else $own:path)? $(, later $failing:path)?;)*) => {
+        $(, raw $number:ident)? $(, else $own:path)? $(, later $failing:path)? $(, first $before:ident)?;)*) => {
         $(symbol!($name $args -> $ret $(, raw $number)? $(, else $own)? $(, later $failing)?);)*
 
         /// Looks up all originals.

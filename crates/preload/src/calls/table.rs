@@ -1,33 +1,33 @@
 //! The one table of intercepted calls. `exports`, `next` and `symbols` are made from it. The list in the documentation
 //! (`docs/CALLS.md`) and the symbol test are made from it, too.
 //!
-//! `name(arguments) -> result = hook;` A name behind `also` is another symbol of libc for the same call. The last word says
+//! `name(arguments) -> result = hook;` A name behind `also` is another symbol of libc for the same call. The next word says
 //! what is called if the program's libc does not have the function: `raw` the system call with the same arguments, `else`
 //! a function that does the same, `later` one that fails for as long as no library brings the original. Without any of
-//! them the hook needs no original: closefrom() is a close_range().
+//! them the hook needs no original: closefrom() is a close_range(). `first` names a function of `hooks` that is called before the hook.
 
 /// Hands the table to a macro.
 macro_rules! table {
     ($make:ident) => {
         $make! {
-    read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t = rw::read, also __read, raw SYS_read;
-    __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t) -> ssize_t = rw::read_chk;
-    readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::readv, raw SYS_readv;
-    preadv2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::preadv2, also preadv64v2, else stand_in::preadv2;
-    write(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t = rw::write, also __write, raw SYS_write;
-    writev(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::writev, raw SYS_writev;
-    pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::pwritev2, also pwritev64v2, else stand_in::pwritev2;
-    recv(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssize_t = rw::recv, else stand_in::recv;
-    __recv_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t, flags: c_int) -> ssize_t = rw::recv_chk;
-    recvfrom(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = rw::recvfrom, raw SYS_recvfrom;
-    __recvfrom_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = rw::recvfrom_chk;
-    send(fd: c_int, buf: *const c_void, n: size_t, flags: c_int) -> ssize_t = rw::send, also __send, else stand_in::send;
-    sendto(fd: c_int, buf: *const c_void, n: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t = rw::sendto, raw SYS_sendto;
+    read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t = rw::read, also __read, raw SYS_read, first end_if_cancelled;
+    __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t) -> ssize_t = rw::read_chk, first end_if_cancelled;
+    readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::readv, raw SYS_readv, first end_if_cancelled;
+    preadv2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::preadv2, also preadv64v2, else stand_in::preadv2, first end_if_cancelled;
+    write(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t = rw::write, also __write, raw SYS_write, first end_if_cancelled;
+    writev(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::writev, raw SYS_writev, first end_if_cancelled;
+    pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::pwritev2, also pwritev64v2, else stand_in::pwritev2, first end_if_cancelled;
+    recv(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssize_t = rw::recv, else stand_in::recv, first end_if_cancelled;
+    __recv_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t, flags: c_int) -> ssize_t = rw::recv_chk, first end_if_cancelled;
+    recvfrom(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = rw::recvfrom, raw SYS_recvfrom, first end_if_cancelled;
+    __recvfrom_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = rw::recvfrom_chk, first end_if_cancelled;
+    send(fd: c_int, buf: *const c_void, n: size_t, flags: c_int) -> ssize_t = rw::send, also __send, else stand_in::send, first end_if_cancelled;
+    sendto(fd: c_int, buf: *const c_void, n: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t = rw::sendto, raw SYS_sendto, first end_if_cancelled;
 
-    recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t = msg::recvmsg, raw SYS_recvmsg;
-    recvmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int = msg::recvmmsg, raw SYS_recvmmsg;
-    sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t = msg::sendmsg, raw SYS_sendmsg;
-    sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = msg::sendmmsg, raw SYS_sendmmsg;
+    recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t = msg::recvmsg, raw SYS_recvmsg, first end_if_cancelled;
+    recvmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int = msg::recvmmsg, raw SYS_recvmmsg, first end_if_cancelled;
+    sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t = msg::sendmsg, raw SYS_sendmsg, first end_if_cancelled;
+    sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = msg::sendmmsg, raw SYS_sendmmsg, first end_if_cancelled;
 
     sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = files::sendfile, also sendfile64, raw SYS_sendfile;
     splice(from: c_int, off_in: *mut off_t, to: c_int, off_out: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = files::splice, raw SYS_splice;
@@ -63,18 +63,18 @@ macro_rules! table {
     fcntl(fd: c_int, command: c_int, arg: usize) -> c_int = fds::fcntl, also fcntl64, also __fcntl, raw SYS_fcntl;
     ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int = fds::ioctl, raw SYS_ioctl;
 
-    poll(fds: *mut pollfd, n: c_ulong, timeout: c_int) -> c_int = poll::poll, also __poll, else waits::poll;
-    __poll_chk(fds: *mut pollfd, n: c_ulong, timeout: c_int, room: size_t) -> c_int = poll::poll_chk;
-    ppoll(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::ppoll, else waits::ppoll;
-    __ppoll_chk(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int = poll::ppoll_chk;
-    select(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *mut timeval) -> c_int = poll::select, also __select, else waits::select;
-    pselect(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::pselect, else waits::pselect;
+    poll(fds: *mut pollfd, n: c_ulong, timeout: c_int) -> c_int = poll::poll, also __poll, else waits::poll, first end_if_cancelled;
+    __poll_chk(fds: *mut pollfd, n: c_ulong, timeout: c_int, room: size_t) -> c_int = poll::poll_chk, first end_if_cancelled;
+    ppoll(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::ppoll, else waits::ppoll, first end_if_cancelled;
+    __ppoll_chk(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int = poll::ppoll_chk, first end_if_cancelled;
+    select(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *mut timeval) -> c_int = poll::select, also __select, else waits::select, first end_if_cancelled;
+    pselect(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::pselect, else waits::pselect, first end_if_cancelled;
     epoll_create(size: c_int) -> c_int = poll::epoll_create, else waits::epoll_create;
     epoll_create1(flags: c_int) -> c_int = poll::epoll_create1, raw SYS_epoll_create1;
     epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int = poll::epoll_ctl, raw SYS_epoll_ctl;
-    epoll_wait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int) -> c_int = poll::epoll_wait, else waits::epoll_wait;
-    epoll_pwait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int, mask: *const sigset_t) -> c_int = poll::epoll_pwait, else waits::epoll_pwait;
-    epoll_pwait2(ep: c_int, events: *mut epoll_event, n: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::epoll_pwait2, else waits::epoll_pwait2;
+    epoll_wait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int) -> c_int = poll::epoll_wait, else waits::epoll_wait, first end_if_cancelled;
+    epoll_pwait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int, mask: *const sigset_t) -> c_int = poll::epoll_pwait, else waits::epoll_pwait, first end_if_cancelled;
+    epoll_pwait2(ep: c_int, events: *mut epoll_event, n: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::epoll_pwait2, else waits::epoll_pwait2, first end_if_cancelled;
 
     setrlimit(resource: c_int, new: *const libc::rlimit) -> c_int = processes::setrlimit, also setrlimit64, raw SYS_setrlimit;
     prlimit(pid: pid_t, resource: c_int, new: *const libc::rlimit, old: *mut libc::rlimit) -> c_int = processes::prlimit, also prlimit64, raw SYS_prlimit64;

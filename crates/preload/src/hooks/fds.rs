@@ -78,10 +78,26 @@ pub unsafe fn dup(fd: c_int) -> c_int {
 fn duplicated(old: c_int, new: c_int) -> c_int {
     match new {
         0.. if thread::in_vfork() => hand_on(old),
-        0.. => begin::duplicated(old, new),
+        0.. => {
+            begin::duplicated(old, new);
+            if is_standard(new) {
+                leave_to_stdio(old);
+            }
+        }
         _ => {}
     }
     new
+}
+
+/// Stdio or another program may use such a descriptor without the library seeing it.
+fn is_standard(fd: c_int) -> bool {
+    (0..=2).contains(&fd)
+}
+
+fn leave_to_stdio(fd: c_int) {
+    if let Some(index) = conn(fd) {
+        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Stdio));
+    }
 }
 
 /// A child on our memory makes a copy for the program that it is about to execute, and may close its descriptor of the connection before.
@@ -126,11 +142,8 @@ fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
         // The program wants the number of a descriptor of the library. EBUSY: dup2(2) permits this error.
         return errno::give(Err(Errno(libc::EBUSY))) as c_int;
     }
-    // Stdio or another program may use a standard descriptor without the library seeing it.
-    if new <= 2
-        && let Some(index) = conn(fd)
-    {
-        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Stdio));
+    if is_standard(new) {
+        leave_to_stdio(fd);
     }
     let after = numbers::closing(new);
     let result = native();

@@ -14,6 +14,16 @@ pub mod syscall;
 mod time;
 
 use crate::fdtable::{self, Kind};
+use crate::host;
+
+/// What a cancellation point does at its beginning (pthreads(7)). libc's own function does it if it is called, but a call on a ring may
+/// return without.
+#[inline]
+pub fn end_if_cancelled() {
+    if fdtable::follows_connections() {
+        host::end_if_cancelled();
+    }
+}
 
 /// The connection that `fd` stands for.
 #[inline]

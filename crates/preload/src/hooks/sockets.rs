@@ -4,6 +4,7 @@ use super::conn;
 use super::rw::address_is_good;
 use crate::attach::SO_PEEK_OFF;
 use crate::record::{self, Conn, flag};
+use crate::stream::parked;
 use crate::wait::epoll;
 use crate::{
     arena, drain, errno, life::begin, life::hasty, life::numbers, life::shutdown, member, next, settings, user,
@@ -94,7 +95,11 @@ pub unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_voi
         errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::KernelFeature));
     }
     // SAFETY: the program's own call.
-    let result = unsafe { next::getsockopt(fd, level, name, value, len) };
+    let get = || unsafe { next::getsockopt(fd, level, name, value, len) };
+    let result = match conn(fd).filter(|_| (level, name) == (libc::SOL_SOCKET, libc::SO_KEEPALIVE)) {
+        Some(index) => parked::with_the_kernel(arena::conn(index), get),
+        None => get(),
+    };
     if result == 0
         && (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
         && conn(fd).is_some_and(|c| arena::conn(c).phase.is(Phase::Broken))
@@ -125,7 +130,11 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
         });
     }
     // SAFETY: the program's own call.
-    let result = unsafe { next::setsockopt(fd, level, name, value, len) };
+    let set = || unsafe { next::setsockopt(fd, level, name, value, len) };
+    let result = match conn(fd).filter(|_| concerns_segments(fd, (level, name), value)) {
+        Some(index) => parked::with_the_kernel(arena::conn(index), set),
+        None => set(),
+    };
     match conn(fd).filter(|_| result == 0) {
         Some(index) => note_option(arena::conn(index), fd, (level, name), value),
         None if result == 0 && timeout_name(level, name).is_some() && is_negative(value) => hasty::note(fd),
@@ -163,6 +172,21 @@ fn timeout_name(level: c_int, name: c_int) -> Option<c_int> {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => Some(libc::SO_RCVTIMEO),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => Some(libc::SO_SNDTIMEO),
         _ => None,
+    }
+}
+
+/// Options that say how the stack is to carry a connection: all but some that are known to concern the program's calls only.
+fn concerns_segments(fd: c_int, (level, name): (c_int, c_int), value: *const c_void) -> bool {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVBUFFORCE | libc::SO_SNDBUFFORCE)
+        | (libc::SOL_SOCKET, libc::SO_LINGER | libc::SO_RCVLOWAT)
+        | (libc::IPPROTO_TCP, libc::TCP_CORK | libc::TCP_QUICKACK | libc::TCP_NOTSENT_LOWAT | libc::TCP_INQ) => false,
+        // Programs set it again and again.
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => {
+            let wanted = user::read(value.cast::<c_int>()).map(|on| on != 0);
+            wanted != tcp::option::<c_int>(fd, level, name).map(|on| on != 0)
+        }
+        _ => timeout_name(level, name).is_none(),
     }
 }
 

@@ -38,6 +38,19 @@ pub fn fetch_back(c: &Conn) -> bool {
     !is_parked(c) || wait_for_stack(c)
 }
 
+/// Makes a call about an option while the kernel has the connection. The stack hears of no change, and has turned off SO_KEEPALIVE of a
+/// parked socket: the kernel would probe a peer of whom it hears nothing, and end the connection.
+pub fn with_the_kernel<T>(c: &Conn, mut call: impl FnMut() -> T) -> T {
+    loop {
+        let is_back = fetch_back(c);
+        let before = changes(c);
+        let answer = call();
+        if !is_back || (before.is_multiple_of(2) && changes(c) == before) {
+            return answer;
+        }
+    }
+}
+
 #[cold]
 fn wait_for_stack(c: &Conn) -> bool {
     slot::wish(c.words(), Wish::Socket);

@@ -69,6 +69,15 @@ capabilities:
 {{- printf "%s-webhook" (include "sidestep.fullname" . | trunc 55 | trimSuffix "-") -}}
 {{- end -}}
 
+{{/* Whether the certificate of the Secret `present` stays at the time `now`: in the first half of the days for which it was made, or of
+`days`, if these are fewer. If nobody knows for how many it was made, it does not. */}}
+{{- define "sidestep.certificateKept" -}}
+{{- $notes := dig "metadata" "annotations" dict .present | default dict -}}
+{{- $made := get $notes "sidestep.dev/made" | int64 -}}
+{{- $days := min .days (get $notes "sidestep.dev/days" | int64) -}}
+{{- if gt (add $made (mul $days 43200)) .now -}}yes{{- end -}}
+{{- end -}}
+
 {{/* Other labels than those of the DaemonSet's pods. */}}
 {{- define "sidestep.webhookSelector" -}}
 app.kubernetes.io/name: {{ include "sidestep.name" . }}-webhook

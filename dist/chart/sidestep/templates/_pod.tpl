@@ -56,9 +56,14 @@ affinity: {{- toYaml . | nindent 2 }}
 - name: cni-uninstall
   {{- include "sidestep.container" . | nindent 2 }}
   command: {{- include "sidestep.cni" (list . "uninstall") | nindent 4 }}
-  securityContext: {{- include "sidestep.rights" list | nindent 4 }}
+  securityContext: {{- include "sidestep.cniRights" . | nindent 4 }}
   resources: {{- toYaml .Values.cni.resources | nindent 4 }}
   volumeMounts: {{- include "sidestep.cniMounts" . | nindent 4 }}
+{{- end -}}
+
+{{/* The runtime's directories, and the files there, may be another user's, as those of kubespray are. */}}
+{{- define "sidestep.cniRights" -}}
+{{- include "sidestep.rights" (list "CHOWN" "DAC_OVERRIDE") -}}
 {{- end -}}
 
 {{- define "sidestep.cniMounts" -}}

@@ -3,10 +3,11 @@
 use libc::{IPPROTO_TCP, SOL_SOCKET, c_int};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use crate::case::{Case, case};
 use crate::link;
-use crate::sys::cpu::eventually;
+use crate::sys::cpu::{eventually, sleep_ms};
 use crate::sys::errno::ENOTCONN;
 use crate::sys::net::Family::{self, V4, V6};
 use crate::sys::{fds, net};
@@ -20,6 +21,7 @@ pub const CASES: &[Case] = &[
     case("looking.names_are_the_real_ones_v6", || names(V6)),
     case("looking.names_stay_while_bytes_stream", names_in_stream).bulk(),
     case("looking.options_read_back", options),
+    case("looking.keepalive_of_a_busy_connection", keepalive),
     case("looking.tcp_info_says_established", tcp_info),
     case("looking.tcp_info_follows_the_end", tcp_info_end),
     case("looking.fstat_says_socket", fstat),
@@ -148,6 +150,25 @@ fn options() {
         assert_eq!(net::int_option(fd, SOL_SOCKET, name), 200_000);
     }
 }
+
+/// The connection is in use all the time, so it lives on.
+fn keepalive() {
+    let (mut end, mut peer) = link::client(V4);
+    let fd = end.fd();
+    let briefly = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(|name| (IPPROTO_TCP, name));
+    for (level, name) in [&briefly[..], &[(SOL_SOCKET, libc::SO_KEEPALIVE)]].concat() {
+        net::set_option(fd, level, name, &1).expect("setsockopt");
+    }
+    let began = Instant::now();
+    while began.elapsed() < KEEPALIVE {
+        link::warm_up(&mut end, &mut peer);
+        sleep_ms(20);
+    }
+    assert_eq!(net::int_option(fd, SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+}
+
+/// Longer than the kernel probes a peer that does not answer.
+const KEEPALIVE: Duration = Duration::from_millis(3500);
 
 /// The kernel's numbers of TCP states.
 const ESTABLISHED: u8 = 1;

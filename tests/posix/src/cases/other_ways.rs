@@ -16,11 +16,13 @@ pub const CASES: &[Case] = &[
     case("other.fioasync_raises_sigio", fioasync),
     case("other.upper_layer_protocol", upper_layer),
     case("other.attached_filter", filter),
+    case("other.filter_from_before", filtered_before).never("the kernel filters the bytes").reason("socket-option"),
     case("other.thread_cancelled_in_recv", || cancelled(Blocking::Recv)),
     case("other.thread_cancelled_in_read", || cancelled(Blocking::Read)),
     case("other.thread_cancelled_in_poll", || cancelled(Blocking::Poll)),
     case("other.thread_cancelled_in_epoll_wait", || cancelled(Blocking::EpollWait)),
     case("other.thread_cancelled_in_select", || cancelled(Blocking::Select)),
+    case("other.thread_cancelled_before_its_call", cancelled_before),
     case("other.jump_out_of_recv", || jumped_out(Blocking::Recv)),
     case("other.jump_out_of_poll", || jumped_out(Blocking::Poll)),
     case("other.jump_out_of_epoll_wait", || jumped_out(Blocking::EpollWait)),
@@ -115,14 +117,28 @@ fn upper_layer() {
     end.recv(20_000);
 }
 
+/// Attaches a filter that passes everything.
+fn attach_filter(fd: Fd) {
+    let mut code = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: u32::MAX }];
+    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+    net::set_option(fd, SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).expect("SO_ATTACH_FILTER");
+}
+
+/// A connection has the filter of its listener.
+fn filtered_before() {
+    let listener = link::Listener::new(V4);
+    attach_filter(listener.fd);
+    let client = link::connect(&listener.addr(), V4);
+    attach_filter(client);
+    let (mut client, mut server) = (End::new(client, Side::Client), End::new(listener.accept(), Side::Server));
+    link::warm_up_pair(&mut client, &mut server);
+}
+
 /// A socket filter that passes everything, and one that is removed again.
 fn filter() {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..2 {
-        // "return everything"
-        let mut code = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: u32::MAX }];
-        let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
-        net::set_option(end.fd(), SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).expect("SO_ATTACH_FILTER");
+        attach_filter(end.fd());
         link::warm_up(&mut end, &mut peer);
         peer.send(3000);
         end.recv(3000);
@@ -137,6 +153,18 @@ fn cancelled(how: Blocking) {
     for _ in 0..5 {
         only_c::cancel_thread_in(how, end.fd());
         peer.send(300);
+        end.recv(300);
+        link::warm_up(&mut end, &mut peer);
+    }
+}
+
+/// The thread ends before the call moves a byte, though nothing makes the call wait.
+fn cancelled_before() {
+    let (mut end, mut peer) = link::client(V4);
+    for how in [Blocking::Recv, Blocking::Read, Blocking::Poll, Blocking::EpollWait, Blocking::Select, Blocking::Send] {
+        peer.send(300);
+        end.rx.await_bytes(300);
+        only_c::cancel_thread_before(how, end.fd());
         end.recv(300);
         link::warm_up(&mut end, &mut peer);
     }

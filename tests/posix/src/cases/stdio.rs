@@ -7,7 +7,7 @@ use crate::peer::Peer;
 use crate::sys::cpu::eventually;
 use crate::sys::net::Family::V4;
 use crate::sys::process::set_limit;
-use crate::sys::stdio::{Stream, dprintf, dprintf_chk};
+use crate::sys::stdio::{Stream, dprintf, dprintf_chk, read_standard_input};
 use crate::sys::threads::state;
 use crate::sys::{Fd, fds, io, net};
 use libc::RLIMIT_NOFILE;
@@ -21,11 +21,23 @@ pub const CASES: &[Case] = &[
     case("stdio.fclose_while_the_peer_is_stopped", fclose_while_stopped),
     case("stdio.fclose_of_a_copy_while_the_peer_is_stopped", fclose_of_a_copy_while_stopped),
     case("stdio.flush_at_exit", flush_at_exit),
+    case("stdio.duplicated_to_standard_input", to_standard_input).reason("stdio"),
     case("stdio.opened_before_the_first_byte", opened_cold).never("stdio reads where nobody can intercept it"),
 ];
 
 fn copy_of(fd: Fd) -> Fd {
     fds::dup(fd).expect("dup") as Fd
+}
+
+/// As old servers have it: dup(2) gives the number that has just been closed, and libc's stream of that number reads the connection.
+fn to_standard_input() {
+    let (end, mut peer) = link::client(V4);
+    fds::close(0).expect("close");
+    assert_eq!(copy_of(end.fd()), 0);
+    peer.send(300);
+    let mut end = end;
+    end.rx.arrived(&read_standard_input(300));
+    link::warm_up(&mut end, &mut peer);
 }
 
 /// One process sends lines to itself through two streams, as in an old text protocol.

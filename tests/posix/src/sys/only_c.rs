@@ -14,6 +14,7 @@ unsafe extern "C" {
     fn only_c_waiting_thread(argument: *mut c_void) -> *mut c_void;
     fn only_c_jump_out(how: c_int, fd: c_int, set: c_int) -> c_int;
     fn only_c_cancelled_close(fd: c_int) -> c_int;
+    fn only_c_cancelled_call(how: c_int, fd: c_int, set: c_int) -> c_int;
     fn only_c_vfork_and_exit() -> libc::pid_t;
     fn only_c_thread_that_exits() -> c_int;
 }
@@ -27,6 +28,7 @@ pub enum Blocking {
     Poll,
     EpollWait,
     Select,
+    Send,
 }
 
 /// A vfork child closes `fd`, or first copies another number over it, and leaves with code 7.
@@ -100,6 +102,15 @@ pub fn cancel_thread_after(how: Blocking, fd: Fd, meanwhile: impl FnOnce()) {
 pub fn cancel_thread_before_close(fd: Fd) {
     // SAFETY: the thread makes two calls, and has nothing to clean up.
     assert_eq!(unsafe { only_c_cancelled_close(fd) }, 1, "the thread ended by PTHREAD_CANCELED");
+}
+
+/// A thread that has been cancelled makes a call, which is where it ends.
+pub fn cancel_thread_before(how: Blocking, fd: Fd) {
+    let set = set_with(fd);
+    // SAFETY: the thread makes two calls, and has nothing to clean up.
+    let ended = unsafe { only_c_cancelled_call(how as c_int, fd, set) };
+    assert_eq!(ended, 1, "the thread ended by PTHREAD_CANCELED in {how:?}");
+    super::fds::close(set).expect("close the set");
 }
 
 /// Leaves a wait by a jump out of a signal handler.

@@ -9,6 +9,18 @@ use super::errno::{Outcome, outcome};
 
 pub struct Stream(*mut FILE);
 
+unsafe extern "C" {
+    static stdin: *mut FILE;
+}
+
+/// `n` bytes by the stream of descriptor 0.
+pub fn read_standard_input(n: usize) -> Vec<u8> {
+    let mut bytes = vec![0; n];
+    // SAFETY: the stream is open, and `bytes` has room; no other thread uses the stream.
+    assert_eq!(unsafe { libc::fread(bytes.as_mut_ptr().cast(), 1, n, stdin) }, n, "fread");
+    bytes
+}
+
 impl Stream {
     /// Takes over the number: closing the stream closes it.
     pub fn open(fd: Fd, mode: &CStr) -> Stream {
