@@ -38,8 +38,8 @@ pub fn fetch_back(c: &Conn) -> bool {
     !is_parked(c) || wait_for_stack(c)
 }
 
-/// Makes a call about an option while the kernel has the connection. The stack hears of no change, and has turned off SO_KEEPALIVE of a
-/// parked socket: the kernel would probe a peer of whom it hears nothing, and end the connection.
+/// Makes a call about an option while the kernel has the connection. The stack hears of no change: it would carry the connection as before,
+/// and undo the change as it gives the connection back. And a parked socket does not have all options as the program has set them.
 pub fn with_the_kernel<T>(c: &Conn, mut call: impl FnMut() -> T) -> T {
     loop {
         let is_back = fetch_back(c);

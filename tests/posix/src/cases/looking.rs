@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::case::{Case, case};
 use crate::link;
+use crate::peer::Preload;
 use crate::sys::cpu::{eventually, sleep_ms};
 use crate::sys::errno::ENOTCONN;
 use crate::sys::net::Family::{self, V4, V6};
@@ -21,7 +22,7 @@ pub const CASES: &[Case] = &[
     case("looking.names_are_the_real_ones_v6", || names(V6)),
     case("looking.names_stay_while_bytes_stream", names_in_stream).bulk(),
     case("looking.options_read_back", options),
-    case("looking.keepalive_of_a_busy_connection", keepalive),
+    case("looking.options_set_in_mid_stream", options_in_stream).reason("socket-option"),
     case("looking.tcp_info_says_established", tcp_info),
     case("looking.tcp_info_follows_the_end", tcp_info_end),
     case("looking.fstat_says_socket", fstat),
@@ -151,24 +152,26 @@ fn options() {
     }
 }
 
-/// The connection is in use all the time, so it lives on.
-fn keepalive() {
-    let (mut end, mut peer) = link::client(V4);
+/// What is set while the connection is in use, and by then carried by a stack, is set when the kernel has the connection again.
+fn options_in_stream() {
+    let (mut end, mut peer) = link::cold_client(V4, Preload::Kept);
     let fd = end.fd();
-    let briefly = [libc::TCP_KEEPIDLE, libc::TCP_KEEPINTVL, libc::TCP_KEEPCNT].map(|name| (IPPROTO_TCP, name));
-    for (level, name) in [&briefly[..], &[(SOL_SOCKET, libc::SO_KEEPALIVE)]].concat() {
-        net::set_option(fd, level, name, &1).expect("setsockopt");
-    }
+    net::set_option(fd, SOL_SOCKET, libc::SO_KEEPALIVE, &1).expect("setsockopt");
+    link::warm_up(&mut end, &mut peer);
     let began = Instant::now();
-    while began.elapsed() < KEEPALIVE {
+    while began.elapsed() < IN_USE {
         link::warm_up(&mut end, &mut peer);
         sleep_ms(20);
     }
     assert_eq!(net::int_option(fd, SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+    net::set_option(fd, SOL_SOCKET, libc::SO_KEEPALIVE, &0).expect("setsockopt");
+    net::set_option(fd, SOL_SOCKET, libc::SO_RCVLOWAT, &1).expect("setsockopt"); // only the kernel can serve it
+    assert_eq!(net::int_option(fd, SOL_SOCKET, libc::SO_KEEPALIVE), 0);
+    link::warm_up(&mut end, &mut peer);
 }
 
-/// Longer than the kernel probes a peer that does not answer.
-const KEEPALIVE: Duration = Duration::from_millis(3500);
+/// A stack has taken the connection by then.
+const IN_USE: Duration = Duration::from_millis(400);
 
 /// The kernel's numbers of TCP states.
 const ESTABLISHED: u8 = 1;

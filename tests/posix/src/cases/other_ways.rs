@@ -160,8 +160,8 @@ fn cancelled(how: Blocking) {
 
 /// The thread ends before the call moves a byte, though nothing makes the call wait.
 fn cancelled_before() {
-    let (mut end, mut peer) = link::client(V4);
     for how in [Blocking::Recv, Blocking::Read, Blocking::Poll, Blocking::EpollWait, Blocking::Select, Blocking::Send] {
+        let (mut end, mut peer) = link::client(V4);
         peer.send(300);
         end.rx.await_bytes(300);
         only_c::cancel_thread_before(how, end.fd());
