@@ -119,8 +119,7 @@ mod tests {
         // As a broker of the Debian package has it.
         let _broker = std::os::unix::net::UnixListener::bind(of("broker")).unwrap();
         empty(run.path()).unwrap();
-        let mut left: Vec<_> =
-            std::fs::read_dir(run.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut left: Vec<_> = std::fs::read_dir(run.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["admissions", "broker", "of-another"]);
         assert!(of("of-another/rings").exists() && other.path().join("kept").exists());

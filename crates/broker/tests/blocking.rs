@@ -193,6 +193,37 @@ fn offers_that_linger_use_up_no_more_than_their_domain_has() {
     drop(theirs);
 }
 
+/// Number of threads of the broker that close sockets.
+fn closers(broker: &Daemon) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", broker.child.id())).expect("/proc");
+    let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    tasks.filter_map(name).filter(|name| name.trim() == "linger").count()
+}
+
+/// A user comes again and again, and leaves sockets that linger each time. They count as those of one stay.
+#[test]
+fn sockets_that_linger_count_when_their_user_comes_again() {
+    const MOST: usize = 128;
+    const EACH: usize = 16;
+    let _alone = alone();
+    let broker = Daemon::start(&[]);
+    let mut far_ends = Vec::new();
+    for stay in 1..=MOST / EACH + 2 {
+        let member = as_user(MALLORY, || joined(&broker.address));
+        for offer in 0..EACH as u64 {
+            let (ours, theirs) = lingering();
+            let cookie = sockopt::socket_cookie(&ours).expect("cookie");
+            send(&member, &Msg { offer, arg: cookie, ..Msg::new(Kind::Offer) }.to_bytes(), &[&ours]);
+            far_ends.push(theirs);
+        }
+        drop(member);
+        wait_for("they linger", || (closers(&broker) >= MOST.min(stay * EACH)).then_some(()));
+        std::thread::sleep(Duration::from_millis(60)); // a receiver that has nothing more to do would end in this time
+    }
+    works(&broker.address);
+    assert_eq!(closers(&broker), MOST);
+}
+
 #[test]
 fn a_descriptor_that_cannot_be_closed_holds_up_nobody_else() {
     let _alone = alone();
