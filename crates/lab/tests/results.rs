@@ -49,7 +49,7 @@ const HEADLINES: &[Headline] = &[
     row("client → its Envoy → the server's → nginx, 1", "kube", &[("connections", "1")], Figure::Rate, "sidestep"),
     row("the same, 16 connections", "kube", &[("connections", "16")], Figure::Rate, "sidestep"),
     row("the same, 64", "kube", &[("connections", "64")], Figure::Rate, "sidestep"),
-    row("the same, 256 (no byte by ring)", "kube", &[("connections", "256")], Figure::Rate, "sidestep"),
+    row("the same, 256", "kube", &[("connections", "256")], Figure::Rate, "sidestep"),
     row("the same, 64", "kube", &[("connections", "64")], Figure::Cpu, "sidestep"),
     row("the same, 64, sidecars bypassed", "kube", &[("connections", "64")], Figure::Rate, "bypass"),
 ];
