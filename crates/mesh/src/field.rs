@@ -59,13 +59,22 @@ pub(crate) fn parsed(text: &str) -> Option<IpAddr> {
     address_of(text).map(|ip| ip.to_canonical())
 }
 
-/// A network, whose address is read as by [`parsed`], and may have bits of a host.
+/// A network, whose address is read as by [`parsed`], and may have bits of a host, which are dropped. The API server accepts
+/// `::ffff:10.0.0.0/104`, which means the IPv4 network.
 pub(crate) fn network(text: &str) -> Option<IpNet> {
     let (address, length) = text.split_once('/')?;
     let is_number = length.bytes().all(|digit| digit.is_ascii_digit());
     let length = length.parse().ok().filter(|_| is_number)?;
-    IpNet::new(address_of(address)?, length).ok()
+    let network = IpNet::new(address_of(address)?, length).ok()?.trunc();
+    let plain = network.addr().to_canonical();
+    if plain == network.addr() {
+        return Some(network);
+    }
+    IpNet::new(plain, length - MAPPED).ok() // a shorter length leaves no mapped address
 }
+
+/// Length of the prefix of IPv4-mapped addresses.
+const MAPPED: u8 = 96;
 
 fn address_of(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().or_else(|_| without_leading_zeros(text).parse()).ok()
@@ -156,7 +165,10 @@ mod tests {
     #[test]
     fn networks_are_read_as_addresses_are() {
         for (text, expected) in [
-            ("010.0.0.1/08", "10.0.0.1/8"),
+            ("010.0.0.1/08", "10.0.0.0/8"),
+            ("::ffff:10.1.0.0/104", "10.0.0.0/8"),
+            ("::ffff:10.1.0.0/96", "0.0.0.0/0"),
+            ("::ffff:10.1.0.0/90", "::ffc0:0:0/90"),
             ("192.0.2.0/24", "192.0.2.0/24"),
             ("02001:db8::/0032", "2001:db8::/32"),
             ("::/0", "::/0"),

@@ -119,14 +119,19 @@ fn load_balancer_ips(status: Option<&core::ServiceStatus>, ranges: &[IpNet], lef
     found
 }
 
-/// The API server accepts ranges with spaces around them, and with bits of a host.
+/// The API server accepts ranges with spaces around them. If one of a family has everybody in it, the family is not restricted, as for
+/// kube-proxy.
 fn source_ranges(spec: &core::ServiceSpec) -> Result<Vec<IpNet>> {
     let listed = spec.load_balancer_source_ranges.iter().flatten().enumerate();
     let range = |(i, text): (usize, &String)| match network(text.trim()) {
-        Some(range) => Ok(range.trunc()),
+        Some(range) => Ok(range),
         None => invalid(format!("spec.loadBalancerSourceRanges[{i}]"), text, "a network, such as 192.0.2.0/24"),
     };
-    listed.map(range).collect()
+    let mut ranges = listed.map(range).collect::<Result<Vec<_>>>()?;
+    let open: Vec<bool> =
+        ranges.iter().filter(|range| range.prefix_len() == 0).map(|range| range.addr().is_ipv4()).collect();
+    ranges.retain(|range| !open.contains(&range.addr().is_ipv4()));
+    Ok(ranges)
 }
 
 fn ports(spec: &core::ServiceSpec, left: &mut Vec<Skipped>) -> Result<Vec<Port>> {

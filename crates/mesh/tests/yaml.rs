@@ -195,6 +195,12 @@ fn addresses_with_leading_zeros_are_read() {
     let found = service(&text);
     assert_eq!(found.external_ips, [ip("192.0.2.1")]);
     assert_eq!(found.source_ranges[0].to_string(), "10.0.0.0/8");
+    let ranges = |listed: &str| {
+        let text = SERVICE.replace("192.0.2.1]", &format!("192.0.2.1]\n  loadBalancerSourceRanges: [{listed}]"));
+        service(&text).source_ranges.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(ranges("10.0.0.0/8, 0.0.0.0/0, 'fd00::/8'"), ["fd00::/8"], "for everybody by IPv4");
+    assert_eq!(ranges("10.0.0.0/8, '::/0', '::ffff:192.0.2.0/120'"), ["10.0.0.0/8", "192.0.2.0/24"]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-ring", &["sidestep-abi"]),
     ("sidestep-conn", &["sidestep-abi", "sidestep-ring"]),
     ("sidestep-ready", &[]),
-    ("sidestep-repair", &[]),
+    ("sidestep-repair", &["sidestep-netlink"]),
     ("sidestep-preload", &["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn", "sidestep-ready"]),
     ("sidestep-error", &[]),
     ("sidestep-exec", &[]),

@@ -136,20 +136,10 @@ fn range(path: String, from: &IPBlock) -> Result<Peer> {
 }
 
 fn cidr(path: String, text: &str) -> Result<IpNet> {
-    match network(text).and_then(unmapped) {
-        Some(range) => Ok(range.trunc()),
+    match network(text) {
+        Some(range) => Ok(range),
         None => invalid(path, text, "a range such as 10.0.0.0/8 or fd00::/8"),
     }
-}
-
-/// The API server accepts `::ffff:10.0.0.0/104`, which means the IPv4 range. None: a range around all of IPv4's.
-fn unmapped(range: IpNet) -> Option<IpNet> {
-    const MAPPED: u8 = 96;
-    if range.addr().to_canonical() == range.addr() {
-        return Some(range);
-    }
-    let length = range.prefix_len().checked_sub(MAPPED)?;
-    IpNet::new(range.addr().to_canonical(), length).ok()
 }
 
 /// An element of `ports`.
