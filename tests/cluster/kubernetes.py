@@ -67,7 +67,7 @@ EXPECTED = (Failure, OSError, subprocess.SubprocessError)
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--until", choices=NAMES, help="the last case")
-    parser.add_argument("--only", nargs="+", choices=(*NAMES, *FURTHER), metavar="CASE",
+    parser.add_argument("--only", action="extend", nargs="+", choices=(*NAMES, *FURTHER), metavar="CASE",
                         help=f"after the first two no other than these: also {', '.join(FURTHER)}")
     parser.add_argument("--injection", choices=CASES, default="nri", help="how containers get the library; each has its cases")
     parser.add_argument("--nodes", type=int, default=2, choices=(1, 2), help="how many there are (default: 2)")
