@@ -17,7 +17,7 @@ def reboot(cluster, checks):
     """A node loses its power and starts again: capture, policy and rings are in force again, and nothing has started without."""
     cluster.helm_upgrade("agent.networkPolicies=true", "agent.removeTaint=true")
     node = cluster.nodes[0]
-    witness = Witness(cluster, PLACE)
+    witness = Witness(cluster, PLACE, node)
     pods = witness.add()
     witness.await_running(pods)
     witness.check(checks, pods, "before the reboot")
@@ -25,9 +25,9 @@ def reboot(cluster, checks):
     # As whoever drains nodes does.
     cluster.api.patch(thing, {"spec": {"taints": [TAINT]}})
     started = time.monotonic()
-    before = starts(cluster, NAMESPACE, shop.NAMESPACE)
+    before = starts(cluster, node)
     node.reboot([other for other in cluster.nodes if other is not node])
-    wait.until(lambda: are_started_again(starts(cluster, NAMESPACE, shop.NAMESPACE), before), "all to run again", BACK_SECONDS)
+    wait.until(lambda: are_started_again(starts(cluster, node), before), "all to run again", BACK_SECONDS)
     cluster.wait_rollout(DAEMONSET)
     witness.await_running(pods, restarts=1)
     checks.figures["reboot: seconds until all pods ran again"] = time.monotonic() - started
@@ -39,10 +39,11 @@ def reboot(cluster, checks):
     check_share(cluster, checks, seen["bytes"], before, "after the reboot")
 
 
-def starts(cluster, *namespaces):
-    """How often each container of these namespaces was started again."""
-    return {(pod["metadata"]["name"], state["name"]): state["restartCount"] for namespace in namespaces
-            for pod in cluster.pods(namespace) for state in pod["status"].get("containerStatuses", [])}
+def starts(cluster, node):
+    """How often each container of Sidestep and of the shop on this node was started again."""
+    pods = [pod for namespace in (NAMESPACE, shop.NAMESPACE) for pod in cluster.pods(namespace)]
+    return {(pod["metadata"]["name"], state["name"]): state["restartCount"] for pod in pods
+            if pod["spec"].get("nodeName") == node.name for state in pod["status"].get("containerStatuses", [])}
 
 
 def are_started_again(now, before):

@@ -90,7 +90,15 @@ fn remarks(view: &View, known: &Service) -> Vec<String> {
 pub fn described(problem: &Problem) -> String {
     match problem {
         Problem::Taken { frontend, owner } => format!("{frontend} belongs to {owner} already"),
-        Problem::Full { port, what } => format!("{port} is left to the kernel: there is no more room for {what}"),
+        Problem::Full { port, what, of_namespace: false } => {
+            format!("{port} is left to the kernel: there is no more room for {what}")
+        }
+        Problem::Full { port, what, of_namespace: true } => {
+            let namespace = &port.service.namespace;
+            format!(
+                "{port} is left to the kernel: namespace {namespace} would hold more {what} than it leaves to others"
+            )
+        }
     }
 }
 

@@ -2,73 +2,52 @@
 
 use crate::error::{Error, Result};
 use crate::table::Full;
-use std::collections::HashMap;
-use std::rc::Rc;
-
-/// Of a table of capture, the rules of one pod, and its routes, may take the room divided by this.
-const PODS: u32 = 64;
+use sidestep_mesh::shares::{Refused, Shares};
+use std::sync::Arc;
 
 /// The room of one table, and who holds how much of it.
 pub struct TableRoom {
     name: &'static str,
     room: u32,
-    used: usize,
+    /// What one pod puts at a time may take the room divided by this.
+    parts: u32,
     /// By trust domain: the Kubernetes namespace of the pods.
-    held: HashMap<Rc<str>, usize>,
+    shares: Shares,
 }
 
 impl TableRoom {
-    pub fn new(name: &'static str, room: u32) -> TableRoom {
-        TableRoom { name, room, used: 0, held: HashMap::new() }
+    pub fn new(name: &'static str, room: u32, parts: u32) -> TableRoom {
+        TableRoom { name, room, parts, shares: Shares::default() }
     }
 
-    /// Whether a pod of this trust domain may take so many more. A domain may as long as it then holds at most what is left for
-    /// everybody.
+    /// Whether a pod of this trust domain may take so many more.
     pub fn check(&self, domain: &str, more: usize) -> Result<()> {
-        if more == 0 {
-            return Ok(());
+        let most = self.room / self.parts;
+        if more > most as usize {
+            let doing = format!("map {}: put {more} entries", self.name);
+            return Err(Error::new(doing, TooMany::OfPod { most, room: self.room }));
         }
-        check_pod(self.name, more, self.room, PODS)?;
-        let doing = || format!("map {}: put {more} entries beside {}", self.name, self.used);
-        let room = self.room as usize;
-        let Some(left) = room.checked_sub(self.used + more) else {
-            return Err(Error::new(doing(), Full { room: self.room }));
-        };
-        let held = self.held.get(domain).copied().unwrap_or(0);
-        if held + more > left {
-            return Err(Error::new(doing(), TooMany::OfDomain { domain: domain.into(), held, left: room - self.used }));
-        }
-        Ok(())
+        let doing = || format!("map {}: put {more} entries beside {}", self.name, self.shares.used());
+        self.shares.check(domain, 0, more, self.room as usize).map_err(|why| match why {
+            Refused::Full => Error::new(doing(), Full { room: self.room }),
+            Refused::Share { held, left } => {
+                Error::new(doing(), TooMany::OfDomain { domain: domain.into(), held, left })
+            }
+        })
     }
 
-    pub fn take(&mut self, domain: &Rc<str>, count: usize) {
-        self.used += count;
-        *self.held.entry(Rc::clone(domain)).or_default() += count;
+    pub fn take(&mut self, domain: &Arc<str>, count: usize) {
+        self.shares.take(domain, count);
     }
 
     pub fn give(&mut self, domain: &str, count: usize) {
-        self.used = self.used.saturating_sub(count);
-        if let Some(held) = self.held.get_mut(domain) {
-            *held = held.saturating_sub(count);
-            if *held == 0 {
-                self.held.remove(domain);
-            }
-        }
+        self.shares.give(domain, count);
     }
 
     /// Name, written entries and capacity of the table.
     pub fn fill(&self) -> (&'static str, usize, u32) {
-        (self.name, self.used, self.room)
+        (self.name, self.shares.used(), self.room)
     }
-}
-
-/// Whether one pod may take so many entries of a table: `parts` of them make up its room.
-pub fn check_pod(name: &str, more: usize, room: u32, parts: u32) -> Result<()> {
-    let most = room / parts;
-    if more <= most as usize {
-        return Ok(());
-    }
-    Err(Error::new(format!("map {name}: put {more} entries"), TooMany::OfPod { most, room }))
 }
 
 /// Why entries are not written though there is room.
@@ -89,8 +68,8 @@ mod tests {
 
     #[test]
     fn a_tenant_takes_at_most_what_it_leaves() {
-        let mut table = TableRoom::new("ranges", 6400);
-        let (greedy, other): (Rc<str>, Rc<str>) = ("greedy".into(), "other".into());
+        let mut table = TableRoom::new("ranges", 6400, 64);
+        let (greedy, other): (Arc<str>, Arc<str>) = ("greedy".into(), "other".into());
         assert!(table.check(&greedy, 101).is_err(), "for one pod");
         let mut taken = 0;
         while table.check(&greedy, 100).is_ok() {

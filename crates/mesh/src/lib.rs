@@ -39,6 +39,7 @@ pub mod policy;
 mod ranges;
 pub mod reconcile;
 pub mod retired;
+pub mod shares;
 pub mod state;
 pub mod table;
 mod vose_alias;

@@ -16,6 +16,7 @@ use crate::pending::Pending;
 use crate::plane::{DataPlane, Frontend, FrontendKey, Member, Sizes, Source};
 use crate::ranges::{Numbers, Ranges};
 use crate::retired::Retired;
+use crate::shares::{NumberedShares, Shares};
 use crate::state::State;
 use crate::table::{self, PortKey, PortTable};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,15 +34,26 @@ pub struct Reconciler {
     ports: HashMap<Name, Vec<Programmed>>,
     problems: BTreeMap<Name, Vec<Problem>>,
     inherited: Option<Inherited>,
-    /// Number of frontends of all ports.
-    frontends: u32,
-    members: u32,
-    sources: u32,
+    /// Of all ports.
+    shares: PortShares,
     /// Whether anything was freed since the last change.
     room: bool,
     pending: Pending,
     lost_udp: bool,
     retired: Retired,
+}
+
+/// What each namespace holds, since a tenant's Services and slices may ask for any number of entries.
+#[derive(Default)]
+struct PortShares {
+    frontends: Shares,
+    members: Shares,
+    sources: Shares,
+    /// By the first slot of each list. What was replaced counts until it is free: a tenant replaces as often as it likes.
+    slots: NumberedShares,
+    /// A backend counts for the namespace that was the first to have it.
+    backends: NumberedShares,
+    services: NumberedShares,
 }
 
 /// One port of a Service, as it is in the maps.
@@ -99,12 +111,15 @@ pub enum Problem {
         /// The port that has it.
         owner: Arc<PortKey>,
     },
-    /// The data plane is full. The port is tried again when room is freed.
+    /// The data plane is full, or the Service's namespace would hold more of it than it leaves to others. The port is tried again
+    /// when room is freed.
     Full {
         /// Left to the kernel, or still as an earlier process of the agent programmed it.
         port: Arc<PortKey>,
         /// "slots", "backends", "services", "frontends", "members" or "sources".
         what: &'static str,
+        /// There is room, but not for this namespace.
+        of_namespace: bool,
     },
 }
 
@@ -133,9 +148,7 @@ impl Reconciler {
             claims: Claims::default(),
             ports: HashMap::new(),
             problems: BTreeMap::new(),
-            frontends: 0,
-            members: 0,
-            sources: 0,
+            shares: PortShares::default(),
             room: false,
             inherited: Some(inherited),
             pending: Pending::default(),
@@ -183,9 +196,18 @@ impl Reconciler {
         if self.retired.due_ns().is_some_and(|due| due <= now_ns) {
             plane.wait_for_readers()?;
             let garbage = self.retired.collect(now_ns);
-            garbage.ranges.into_iter().for_each(|(first, length)| self.ranges.give(first, length));
-            garbage.backends.into_iter().for_each(|number| self.backends.give(number));
-            garbage.services.into_iter().for_each(|number| self.services.give(number));
+            for (first, length) in garbage.ranges {
+                self.ranges.give(first, length);
+                self.shares.slots.give(first, length);
+            }
+            for number in garbage.backends {
+                self.backends.give(number);
+                self.shares.backends.give(number, 1);
+            }
+            for number in garbage.services {
+                self.services.give(number);
+                self.shares.services.give(number, 1);
+            }
             self.room = true;
         }
         Ok(self.retired.due_ns())
@@ -250,8 +272,8 @@ impl Reconciler {
             backends: self.backends.used(),
             services: self.services.used(),
             frontends: self.claims.len() as u32,
-            members: self.members,
-            sources: self.sources,
+            members: self.shares.members.used() as u32,
+            sources: self.shares.sources.used() as u32,
         }
     }
 

@@ -215,14 +215,15 @@ pub(crate) fn every_endpoint(service: &Service, slices: &[&Slice], protocol: Pro
     of.map(|candidate| candidate.endpoint).collect()
 }
 
-/// The endpoints of a port, each once. If slices overlap, the first one counts, unless a later one says that the endpoint is on
-/// this node.
+/// The endpoints of a port, each once. If several have one address, as when a pod has taken over that of another one, the first that
+/// does not terminate counts; among those the first that is on this node.
 fn candidates<'a>(port: &Port, family: Family, slices: &[&'a Slice], node: &Node) -> Vec<Candidate<'a>> {
     let mut found: Vec<Candidate> = Vec::new();
     let mut places: HashMap<Endpoint, usize> = HashMap::new();
+    let rank = |candidate: &Candidate| (!candidate.of.terminating, candidate.is_local(node));
     for candidate in slices.iter().flat_map(|slice| of_slice(port, family, slice)) {
         match places.get(&candidate.endpoint) {
-            Some(place) if candidate.is_local(node) => found[*place] = candidate,
+            Some(place) if rank(&candidate) > rank(&found[*place]) => found[*place] = candidate,
             Some(_) => {}
             None => {
                 places.insert(candidate.endpoint, found.len());

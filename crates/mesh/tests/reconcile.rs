@@ -15,7 +15,8 @@ use sidestep_mesh::yaml;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-const ROOM: Sizes = Sizes { slots: 4000, backends: 400, services: 200, frontends: 400, members: 4000, sources: 4000 };
+/// Twice what the objects here need at most: all of them are of one namespace.
+const ROOM: Sizes = Sizes { slots: 8000, backends: 800, services: 400, frontends: 800, members: 8000, sources: 8000 };
 
 fn ip(n: u8) -> IpAddr {
     [10, 0, 0, n].into()
@@ -201,8 +202,8 @@ fn serving(state: &State, service: &Service, port: &Port, local_only: bool) -> B
     let mut known: BTreeMap<IpAddr, (SliceEndpoint, u32)> = BTreeMap::new();
     for slice in state.slices(&service.name) {
         for endpoint in &slice.endpoints {
-            let local = endpoint.node.as_deref() == Some("here");
-            if local || !known.contains_key(&endpoint.address) {
+            let rank = |one: &SliceEndpoint| (!one.terminating, one.node.as_deref() == Some("here"));
+            if known.get(&endpoint.address).is_none_or(|(other, _)| rank(endpoint) > rank(other)) {
                 let weight = *slice.weights.get(&endpoint.address).unwrap_or(&1);
                 known.insert(endpoint.address, (endpoint.clone(), weight));
             }

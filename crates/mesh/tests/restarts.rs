@@ -142,7 +142,7 @@ fn a_service_that_outgrows_its_room_before_all_is_known_leads_to_nobody_else() {
 /// The API server limits neither the ranges of a Service nor its ports.
 #[test]
 fn a_service_with_more_ranges_than_there_is_room_for_hinders_nobody() {
-    let mut life = Life::over(Tables::new(Sizes { sources: 16, ..ROOM }));
+    let mut life = Life::over(Tables::new(Sizes { sources: 32, ..ROOM }));
     let node = Node { name: "here".into(), zone: None, external: true };
     life.reconciler = Reconciler::new(node, &mut life.tables).unwrap();
     life.complete();
@@ -162,6 +162,28 @@ fn a_service_with_more_ranges_than_there_is_room_for_hinders_nobody() {
     assert_eq!(full.count(), 1);
     life.put(&balanced(8));
     assert_eq!(life.tables.reach(&packets).map(|set| set.len()), Some(2));
+}
+
+/// Neither by what it asks for, nor by how often it changes that.
+#[test]
+fn a_namespace_leaves_room_for_the_services_of_others() {
+    let mut life = Life::first(ROOM);
+    life.put(&(service(1, "") + &slice(1, 1..3)));
+    let ports: String = (0..20).map(|n| format!("{{name: p{n}, port: {}}}, ", 100 + n)).collect();
+    let of_greedy = |text: String| text.replace("metadata: {", "metadata: {namespace: greedy, ");
+    let greedy = |endpoints| of_greedy(slice(9, endpoints).replace("{port: 8080}", &ports));
+    life.put(&(of_greedy(service(9, "").replace("{port: 80}", &ports)) + &greedy(100..104)));
+    let greedy_has = |life: &Life| life.reconciler.ports().iter().filter(|port| port.key.port.len() > 1).count();
+    assert_eq!(greedy_has(&life), 12, "48 slots of 98");
+    let refused = |(_, problem): (_, &Problem)| matches!(problem, Problem::Full { of_namespace: true, .. });
+    assert!(life.reconciler.problems().all(refused));
+    for first in [110, 120, 130] {
+        life.put(&greedy(first..first + 4));
+    }
+    life.put(&slice(1, 1..11));
+    assert_eq!(life.reach("10.96.0.1").map(|all| all.len()), Some(10));
+    life.rest();
+    assert_eq!((greedy_has(&life), life.reach("10.96.0.1").map(|all| all.len())), (11, Some(10)));
 }
 
 #[test]

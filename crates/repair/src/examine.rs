@@ -56,7 +56,7 @@ pub enum NotTaken {
     #[error("the socket drops packets by their TTL or hop limit (IP_MINTTL, IPV6_MINHOPCOUNT)")]
     MinimumTtl,
     /// A program drops or truncates segments.
-    #[error("a filter is attached to the socket (SO_ATTACH_FILTER, SO_ATTACH_BPF)")]
+    #[error("a filter is attached to the socket, or none may be (SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_LOCK_FILTER)")]
     Filter,
     /// The program waits for the kernel to say that it may reuse its buffers.
     #[error("the program may send without copies (SO_ZEROCOPY)")]
@@ -164,6 +164,7 @@ fn no_special_wishes(fd: BorrowedFd) -> Result<(), NotTaken> {
         found => found?,
     };
     refuse(filter, NotTaken::Filter)?;
+    is_zero(fd, options::SO_LOCK_FILTER, NotTaken::Filter)?; // a parked socket has one
     is_zero(fd, options::SO_ZEROCOPY, NotTaken::ZeroCopy)?;
     is_zero(fd, options::SO_TIMESTAMPING, NotTaken::Timestamping)?;
     is_zero(fd, options::TCP_TX_DELAY, NotTaken::Delayed)?;

@@ -47,6 +47,7 @@ options! {
     SO_TXTIME: [i32; 2] = SOL_SOCKET, 61;
     // Its length counts instructions, not bytes: it must be asked without room for any.
     SO_GET_FILTER: () = SOL_SOCKET, 26;
+    SO_LOCK_FILTER: i32 = SOL_SOCKET, libc::SO_LOCK_FILTER;
     SO_DETACH_FILTER: i32 = SOL_SOCKET, libc::SO_DETACH_FILTER;
     IP_OPTIONS: [u32; 10] = IPPROTO_IP, libc::IP_OPTIONS;
     IP_MINTTL: i32 = IPPROTO_IP, libc::IP_MINTTL;

@@ -78,9 +78,10 @@ pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
         if end_listening(fd)? {
             return guard::open(fd);
         }
-        guard::open(fd)?;
+        let is_open = guard::open(fd);
         repair::turn_off_quietly(fd)?;
         expel(fd, &[saved.names])?;
+        is_open?;
     }
     queues::count_without_urgent(fd)?;
     saved.restore_parked(fd)

@@ -57,6 +57,7 @@ fn filters() {
     // SAFETY: `program` has no padding that is read, and its bytes are read only.
     let bytes = unsafe { std::slice::from_raw_parts((&raw const program).cast::<u8>(), size_of_val(&program)) };
     refused_for_option(SOL_SOCKET, libc::SO_ATTACH_FILTER, bytes, NotTaken::Filter);
+    refused_for_option(SOL_SOCKET, libc::SO_LOCK_FILTER, &ONE, NotTaken::Filter);
 }
 
 #[test]

@@ -127,11 +127,15 @@ fn restore_carried(
     }
 }
 
-/// Whether the kernel has no way to the peer at present, as while a device is down. The connection stays parked; the same call may
-/// succeed later.
+/// Whether the kernel has no way to the peer at present, as while a device is down, or no memory for the connection's bytes, which others
+/// may have taken. The connection stays parked; the same call may succeed later.
 pub fn is_stranded(error: &GiveBackError) -> bool {
     let (GiveBackError::Parked(call) | GiveBackError::Detached(call)) = error else { return false };
-    matches!(call.source, Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL | Errno::NODEV)
+    let has_no_way = matches!(
+        call.source,
+        Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL | Errno::NODEV
+    );
+    has_no_way || matches!(call.source, Errno::NOMEM | Errno::NOBUFS)
 }
 
 /// Gives up a connection that the kernel does not accept. The program finds it ended with ECONNABORTED.

@@ -3,6 +3,7 @@
 mod broker;
 mod end;
 mod paths;
+mod refresh;
 mod returned;
 mod steps;
 
@@ -24,6 +25,7 @@ use crate::stage::Entry;
 use crate::subject::{Subject, Terms};
 use crate::timers::{Timers, now};
 use crate::wait::Wait;
+use refresh::Refresh;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io;
@@ -111,6 +113,7 @@ pub struct Worker {
     watch: Watch,
     /// How often paths have changed.
     changes: u64,
+    refresh: Refresh,
     /// When the kernel is next told which neighbours are in use.
     refresh_at: u64,
     ledger: Arc<Ledger>,
@@ -161,6 +164,7 @@ impl Worker {
             executors: Executors::start(processors).map_err(failed("start a thread"))?,
             watch: Watch::open().map_err(Error::Watch)?,
             changes: 0,
+            refresh: Refresh::start().map_err(failed("start a thread"))?,
             refresh_at: 0,
             links: HashMap::new(),
             wanted: HashMap::new(),

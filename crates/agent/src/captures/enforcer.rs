@@ -316,7 +316,7 @@ impl Tables {
             return Ok(());
         }
         let held = subject.held.unwrap_or(Path::new(NOWHERE));
-        let put = self.policies.put(held, cookie, subject.addresses, &planned.compiled);
+        let put = self.policies.put(held, cookie, &subject.pod.namespace, subject.addresses, &planned.compiled);
         put.map_err(EnforceError::Policies)?;
         all_written.insert(cookie, (Arc::clone(&planned.compiled), subject.addresses.clone()));
         Ok(())

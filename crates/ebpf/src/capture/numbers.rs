@@ -10,6 +10,10 @@ use crate::table_room::TableRoom;
 use sidestep_mesh::capture::tables::Entries;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
+
+/// The rules of one pod, and its routes, may take the room of a table divided by this.
+const PARTS: u32 = 64;
 
 pub struct Numbers {
     sets: Table<set_key, u8>,
@@ -29,13 +33,13 @@ pub struct Numbers {
 struct Written {
     entries: Rc<Entries>,
     /// The trust domain of the pod that was the first to have them: they count there, whoever shares them.
-    domain: Rc<str>,
+    domain: Arc<str>,
 }
 
 impl Numbers {
     pub fn new(sets: Table<set_key, u8>, ranges: Table<range_key, route>) -> Numbers {
         let (numbers, uses, retired) = (HashMap::new(), BTreeMap::new(), Vec::new());
-        let rooms = [TableRoom::new("sets", sets.room()), TableRoom::new("ranges", ranges.room())];
+        let rooms = [TableRoom::new("sets", sets.room(), PARTS), TableRoom::new("ranges", ranges.room(), PARTS)];
         Numbers { sets, ranges, numbers, uses, retired, next: None, rooms }
     }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::grace::wait_for_readers;
 use crate::service_pins;
 use crate::table::{Full, Table};
-use crate::table_room::check_pod;
+use crate::table_room::TableRoom;
 use addresses::AddressTable;
 pub use addresses::Addresses;
 use conversations::Conversations;
@@ -29,6 +29,7 @@ use sinks::Sinks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// All pods that have policies. Pods with the same entries share them.
 pub struct Policies {
@@ -51,9 +52,18 @@ pub struct Policies {
     addresses: BTreeMap<Address, Option<Known>>,
     known: BTreeMap<u64, policed>,
     numbers: HashMap<Rc<Entries>, u32>,
-    uses: BTreeMap<u32, (Rc<Entries>, usize)>,
+    uses: BTreeMap<u32, (Written, usize)>,
     next: u32,
+    /// Of rules and of ranges.
+    rooms: [TableRoom; 2],
     _sinks: Sinks,
+}
+
+#[derive(Clone)]
+struct Written {
+    entries: Rc<Entries>,
+    /// The namespace of the pod that was the first to have them: they count there, whoever shares them.
+    domain: Arc<str>,
 }
 
 impl Policies {
@@ -78,6 +88,10 @@ impl Policies {
             generation: generations.max().unwrap_or(0).wrapping_add(1),
             is_current: false,
             next,
+            rooms: [
+                TableRoom::new("policy_rules", rules.room(), PARTS),
+                TableRoom::new("policy_ranges", ranges.room(), PARTS),
+            ],
             last_identity: highest(&named),
             pods,
             rules,
@@ -147,21 +161,31 @@ impl Policies {
         self.own.put(cookie, addresses)
     }
 
-    /// Sets the policies of the pod in this namespace, which has these addresses. If there is no room for the policies, a pod that had
-    /// policies keeps them; another pod gets only the defaults, if its policies can deny anything. If there is no room for all
-    /// addresses, the policies are in force all the same, also for what the pod sends to itself.
-    pub fn put(&mut self, namespace: &Path, cookie: u64, addresses: &Addresses, wanted: &Compiled) -> Result<()> {
+    /// Sets the policies of the pod in this network namespace, which has these addresses; `domain` is its Kubernetes namespace. If
+    /// there is no room for the policies, a pod that had policies keeps them, under the new defaults besides; another pod gets only
+    /// the defaults, if its policies can deny anything. If there is no room for all addresses, the policies are in force all the
+    /// same, also for what the pod sends to itself.
+    pub fn put(
+        &mut self,
+        namespace: &Path,
+        cookie: u64,
+        domain: &str,
+        addresses: &Addresses,
+        wanted: &Compiled,
+    ) -> Result<()> {
         // Addresses first, since what the pod sends to itself is never evaluated.
         let known = self.know(cookie, addresses);
-        self.put_rules(namespace, cookie, wanted).and(known)
+        self.put_rules(namespace, cookie, domain, wanted).and(known)
     }
 
-    fn put_rules(&mut self, namespace: &Path, cookie: u64, wanted: &Compiled) -> Result<()> {
-        let number = match self.number(&wanted.entries) {
+    fn put_rules(&mut self, namespace: &Path, cookie: u64, domain: &str, wanted: &Compiled) -> Result<()> {
+        let number = match self.number(&wanted.entries, domain) {
             Ok(number) => number,
             Err(error) => {
-                if !self.known.contains_key(&cookie) && self.pods.get(&cookie)?.is_none() {
-                    self.write(namespace, cookie, policed_of(NO_RULES, self.generation, wanted.defaults))?;
+                let only_defaults = policed_of(NO_RULES, self.generation, wanted.defaults);
+                match self.pods.get(&cookie)? {
+                    Some(old) => self.tighten(cookie, old, only_defaults.defaults)?,
+                    None => self.write(namespace, cookie, only_defaults)?,
                 }
                 return Err(error);
             }
@@ -174,6 +198,19 @@ impl Policies {
                 Err(error)
             }
         }
+    }
+
+    /// The pod's old policies may be about one direction only: the other must not stay open.
+    fn tighten(&mut self, cookie: u64, old: policed, defaults: [u32; 2]) -> Result<()> {
+        let [egress, ingress] = old.defaults;
+        let tighter = policed { defaults: [egress | defaults[0], ingress | defaults[1]], ..old };
+        if tighter.defaults == old.defaults {
+            return Ok(());
+        }
+        self.pods.put_all(&[(cookie, tighter)])?;
+        // What an earlier process has written stays its own.
+        self.known.entry(cookie).and_modify(|known| *known = tighter);
+        Ok(())
     }
 
     fn write(&mut self, namespace: &Path, cookie: u64, wanted: policed) -> Result<()> {
@@ -229,8 +266,8 @@ impl Policies {
 
     /// How full the tables are, by what this process has put.
     pub fn fill(&self) -> Vec<Fill> {
-        let [rules, ranges] = self.used();
         let fill = |table, used, room| Fill { table, used, room };
+        let [(_, rules, _), (_, ranges, _)] = self.rooms.each_ref().map(TableRoom::fill);
         vec![
             fill("policed_pods", self.known.len(), self.pods.room()),
             fill("policy_rules", rules, self.rules.room()),
@@ -260,14 +297,16 @@ impl Policies {
 
     // --- entries ------------------------------------------------------------------------------------------------------
 
-    /// The number of these entries, which are written if they are new.
-    fn number(&mut self, entries: &Entries) -> Result<u32> {
+    /// The number of these entries, which are written if they are new, and if the namespace may have so many.
+    fn number(&mut self, entries: &Entries, domain: &str) -> Result<u32> {
         if let Some(number) = self.numbers.get(entries) {
             self.uses.get_mut(number).expect("every number in `numbers` has a use count").1 += 1;
             return Ok(*number);
         }
         match entries.too_much {
-            None | Some(TooMuch::Entries(_)) => self.has_room(entries).map_err(|error| too_small(error, "rules"))?,
+            None | Some(TooMuch::Entries(_)) => {
+                self.has_room(entries, domain).map_err(|error| too_small(error, "rules"))?
+            }
             Some(why) => return Err(Error::new("work out the policies of a pod", why)),
         }
         let number = self.next;
@@ -278,49 +317,39 @@ impl Policies {
             return Err(too_small(error, "rules"));
         }
         self.next = self.next.wrapping_add(1).max(1);
-        let entries = Rc::new(entries.clone());
-        self.numbers.insert(Rc::clone(&entries), number);
-        self.uses.insert(number, (entries, 1));
+        let written = Written { entries: Rc::new(entries.clone()), domain: domain.into() };
+        self.rooms.iter_mut().zip(counts(entries)).for_each(|(room, count)| room.take(&written.domain, count));
+        self.numbers.insert(Rc::clone(&written.entries), number);
+        self.uses.insert(number, (written, 1));
         Ok(number)
     }
 
     /// Checks the room beforehand: filling a table up takes long, and meanwhile no other pod has room.
-    fn has_room(&self, more: &Entries) -> Result<()> {
-        let [rules, ranges] = self.used();
-        for (name, used, entries, room) in [
-            ("policy_rules", rules, more.rules.len(), self.rules.room()),
-            ("policy_ranges", ranges, more.ranges.len(), self.ranges.room()),
-        ] {
+    fn has_room(&self, more: &Entries, domain: &str) -> Result<()> {
+        for (room, count) in self.rooms.iter().zip(counts(more)) {
+            let (name, _, all) = room.fill();
             if more.too_much == Some(TooMuch::Entries(name)) {
-                return Err(Error::new(format!("map {name}: put more than {room} entries"), Full { room }));
+                return Err(Error::new(format!("map {name}: put more than {all} entries"), Full { room: all }));
             }
-            check_pod(name, entries, room, PARTS)?;
-            if used + entries > room as usize {
-                let more = entries;
-                return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), Full { room }));
-            }
+            room.check(domain, count)?;
         }
         Ok(())
     }
 
-    /// How many entries of rules and of ranges this process has put.
-    fn used(&self) -> [usize; 2] {
-        let all = || self.uses.values().map(|(entries, _)| entries);
-        [all().map(|entries| entries.rules.len()).sum(), all().map(|entries| entries.ranges.len()).sum()]
-    }
-
     /// Gives a number back. Entries without a user are erased when no program can be reading them any more.
     fn release(&mut self, number: u32) -> Result<()> {
-        let Some((entries, uses)) = self.uses.get_mut(&number) else { return Ok(()) };
+        let Some((written, uses)) = self.uses.get_mut(&number) else { return Ok(()) };
         *uses -= 1;
         if *uses > 0 {
             return Ok(());
         }
-        let entries = Rc::clone(entries);
+        let Written { entries, domain } = written.clone();
         self.uses.remove(&number);
         self.numbers.remove(&entries);
         wait_for_readers();
-        self.erase(number, &entries)
+        self.erase(number, &entries)?;
+        self.rooms.iter_mut().zip(counts(&entries)).for_each(|(room, count)| room.give(&domain, count));
+        Ok(())
     }
 
     fn erase(&self, number: u32, entries: &Entries) -> Result<()> {
@@ -351,6 +380,11 @@ const NO_RULES: u32 = 0;
 const PARTS: u32 = 8;
 /// Addresses that are written in one call.
 const CHUNK: usize = 1024;
+
+/// How many entries of rules and of ranges.
+fn counts(entries: &Entries) -> [usize; 2] {
+    [entries.rules.len(), entries.ranges.len()]
+}
 
 fn rules_of(number: u32, from: &BTreeMap<RuleKey, u8>) -> Vec<(rule_key, u8)> {
     from.iter().map(|(key, said)| (rule_key_of(number, key), *said)).collect()

@@ -89,7 +89,9 @@ impl Pair {
             let pod = if &*name.name == "client" { &self.client } else { &self.server };
             let path = pod.namespace.path();
             let own = Addresses::own([pod.v4, pod.v6]);
-            self.policies.put(&path, netns::cookie_of(&path).unwrap(), &own, &planned.compiled).unwrap();
+            self.policies
+                .put(&path, netns::cookie_of(&path).unwrap(), &name.namespace, &own, &planned.compiled)
+                .unwrap();
         }
         self.policies.write_identities(&plan.identities).unwrap();
         self.policies.use_identities().unwrap();

@@ -4,7 +4,8 @@ use super::{Problem, Programmed, Reconciler, SlotRange};
 use crate::address::{Endpoint, Protocol};
 use crate::inherited::Inherited;
 use crate::object::Name;
-use crate::plane::{Frontend, FrontendKey, Member, Source};
+use crate::plane::{Frontend, FrontendKey, Member, Sizes, Source};
+use crate::shares::Refused;
 use crate::table::{Backend, PortKey, PortTable};
 use crate::vose_alias;
 use std::collections::{BTreeSet, HashMap};
@@ -38,14 +39,14 @@ impl Reconciler {
                 self.retire(old, Some(&port));
                 Some(port)
             }
-            Err(what) => {
+            Err(Full { what, of_namespace }) => {
                 let is_left = |frontend: &FrontendKey| {
                     self.inherited.as_ref().is_some_and(|known| known.frontends.contains_key(frontend))
                 };
                 let mine = |frontend: &FrontendKey| self.claims.is_first(frontend, &key) && !is_left(frontend);
                 let gone: Vec<FrontendKey> = frontends.into_iter().filter(mine).collect();
                 gone.into_iter().for_each(|frontend| self.set_frontend(frontend, None));
-                self.problem(key.service.clone(), Problem::Full { port: key, what });
+                self.problem(key.service.clone(), Problem::Full { port: key, what, of_namespace });
                 self.retire(old, None);
                 None
             }
@@ -54,49 +55,70 @@ impl Reconciler {
 
     /// Reserves room for everything that the port needs, or for nothing; the error names the kind that is full.
     fn build(&mut self, key: Arc<PortKey>, table: PortTable, old: Option<&Programmed>) -> Result<Programmed, Full> {
-        let before = old.map_or([0; 3], |old| [old.table.frontends.len(), old.members.len(), old.sources.len()]);
-        let before = before.map(|count| count as u32);
-        if self.frontends - before[0] + table.frontends.len() as u32 > self.sizes.frontends {
-            return Err("frontends");
-        }
-        // During a change the old and the new members exist side by side.
-        if table.remembers() && self.members - before[1] + table.kept().len() as u32 > self.sizes.members / 2 {
-            return Err("members");
-        }
-        // So do the ranges. None of a Service's is left out, since whoever is in none may not use it.
-        if self.sources - before[2] + table.source_ranges.len() as u32 > self.sizes.sources / 2 {
-            return Err("sources");
-        }
+        self.check_shares(&table, old)?;
         self.hold(&table)?;
         let slots = self.slots(&table, old).inspect_err(|_| self.release(&table))?;
         let Some(service) = self.number(&table, old) else {
             self.release(&table);
             self.give(slots);
-            return Err("services");
+            return Err(Full::of_all("services"));
         };
         let members = self.members_of(&table, service);
         self.adopt_members(&table, service, &members);
         let sources = table.sources(service);
         self.adopt_sources(service, &sources);
-        self.frontends += table.frontends.len() as u32;
-        self.members += members.len() as u32;
-        self.sources += sources.len() as u32;
+        let tenant = &key.service.namespace;
+        self.shares.frontends.take(tenant, table.frontends.len());
+        self.shares.members.take(tenant, members.len());
+        self.shares.sources.take(tenant, sources.len());
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
         self.pending.sources.extend(sources.iter().map(|source| (*source, true)));
         Ok(Programmed { key, service, sibling: 0, table, slots, members, sources })
+    }
+
+    /// Checks what has no numbers of its own, and the port's number, before anything is reserved.
+    fn check_shares(&self, table: &PortTable, old: Option<&Programmed>) -> Result<(), Full> {
+        let tenant = &*table.key.service.namespace;
+        let before = old.map_or([0; 3], |old| [old.table.frontends.len(), old.members.len(), old.sources.len()]);
+        let members = if table.remembers() { table.kept().len() } else { 0 };
+        let Sizes { frontends, sources, services, .. } = self.sizes;
+        let frontends = self.shares.frontends.check(tenant, before[0], table.frontends.len(), frontends as usize);
+        frontends.map_err(|why| Full::new("frontends", why))?;
+        // During a change the old and the new members exist side by side.
+        let members = self.shares.members.check(tenant, before[1], members, self.sizes.members as usize / 2);
+        members.map_err(|why| Full::new("members", why))?;
+        // So do the ranges. None of a Service's is left out, since whoever is in none may not use it.
+        let sources = self.shares.sources.check(tenant, before[2], table.source_ranges.len(), sources as usize / 2);
+        sources.map_err(|why| Full::new("sources", why))?;
+        let more = usize::from(old.is_none());
+        self.shares.services.check(tenant, more, services).map_err(|why| Full::new("services", why))
     }
 
     /// Adds a user to each of the port's backends.
     fn hold(&mut self, table: &PortTable) -> Result<(), Full> {
         let endpoints = table.kept();
         for (done, endpoint) in endpoints.iter().enumerate() {
-            let Some(numbered) = self.backends.hold(*endpoint) else {
+            if let Err(full) = self.hold_one(endpoint, &table.key.service.namespace) {
                 endpoints.iter().take(done).for_each(|held| self.release_one(held));
-                return Err("backends");
-            };
-            if numbered.fresh {
-                self.pending.backends.push((numbered.number, *endpoint));
+                return Err(full);
             }
+        }
+        Ok(())
+    }
+
+    fn hold_one(&mut self, endpoint: &Endpoint, tenant: &Arc<str>) -> Result<(), Full> {
+        // One of an earlier process belongs to nobody yet.
+        let is_new = self.backends.number(endpoint).is_none_or(|number| !self.shares.backends.has_owner(number));
+        if is_new {
+            let check = self.shares.backends.check(tenant, 1, self.sizes.backends);
+            check.map_err(|why| Full::new("backends", why))?;
+        }
+        let numbered = self.backends.hold(*endpoint).ok_or(Full::of_all("backends"))?;
+        if is_new {
+            self.shares.backends.take(tenant, numbered.number, 1);
+        }
+        if numbered.fresh {
+            self.pending.backends.push((numbered.number, *endpoint));
         }
         Ok(())
     }
@@ -120,7 +142,11 @@ impl Reconciler {
         if count == 0 {
             return Ok(SlotRange::default());
         }
-        let first = self.ranges.claim(count).ok_or("slots")?;
+        let tenant = &table.key.service.namespace;
+        let check = self.shares.slots.check(tenant, slots.len(), self.sizes.slots);
+        check.map_err(|why| Full::new("slots", why))?;
+        let first = self.ranges.claim(count).ok_or(Full::of_all("slots"))?;
+        self.shares.slots.take(tenant, first, count);
         self.pending.slots.push((first, slots));
         Ok(SlotRange { first, count })
     }
@@ -129,6 +155,7 @@ impl Reconciler {
     fn give(&mut self, slots: SlotRange) {
         if slots.count > 0 {
             self.ranges.give(slots.first, slots.count);
+            self.shares.slots.give(slots.first, slots.count);
             self.pending.slots.retain(|(first, _)| *first != slots.first);
         }
     }
@@ -139,11 +166,15 @@ impl Reconciler {
             return Some(old.service);
         }
         let frontends = table.frontends.iter().copied();
-        if let Some(number) = self.inherited.as_mut().and_then(|inherited| inherited.service(frontends)) {
-            return Some(number);
-        }
-        let number = self.services.claim()?;
-        self.pending.services.push(number);
+        let number = match self.inherited.as_mut().and_then(|inherited| inherited.service(frontends)) {
+            Some(number) => number,
+            None => {
+                let number = self.services.claim()?;
+                self.pending.services.push(number);
+                number
+            }
+        };
+        self.shares.services.take(&table.key.service.namespace, number, 1);
         Some(number)
     }
 
@@ -213,9 +244,10 @@ impl Reconciler {
         let barred = old.sources.difference(new.map_or(&nowhere, |new| &new.sources));
         self.pending.sources.extend(barred.map(|source| (*source, false)));
         let lost: Vec<_> = old.members.difference(new.map_or(&none, |new| &new.members)).collect();
-        self.frontends -= old.table.frontends.len() as u32;
-        self.members -= old.members.len() as u32;
-        self.sources -= old.sources.len() as u32;
+        let tenant = &old.key.service.namespace;
+        self.shares.frontends.give(tenant, old.table.frontends.len());
+        self.shares.members.give(tenant, old.members.len());
+        self.shares.sources.give(tenant, old.sources.len());
         self.lost_udp |= old.key.protocol == Protocol::Udp && !lost.is_empty();
         self.pending.members.extend(lost.into_iter().map(|member| (*member, false)));
     }
@@ -264,4 +296,17 @@ fn link_siblings(ports: &mut [Programmed]) {
 }
 
 /// The kind of entry for which there is no room.
-type Full = &'static str;
+struct Full {
+    what: &'static str,
+    of_namespace: bool,
+}
+
+impl Full {
+    fn new(what: &'static str, why: Refused) -> Full {
+        Full { what, of_namespace: why != Refused::Full }
+    }
+
+    fn of_all(what: &'static str) -> Full {
+        Full::new(what, Refused::Full)
+    }
+}

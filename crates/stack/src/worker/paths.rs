@@ -5,8 +5,7 @@ use crate::cause::Cause;
 use crate::error::Error;
 use crate::stage::{Conn, Entry, Stage};
 use crate::timers::now;
-use sidestep_device::path::{self, Path};
-use std::collections::HashMap;
+use sidestep_device::path::Path;
 
 /// Microseconds between two times that the kernel is told which neighbours are in use: it does not see the stack's frames.
 const REFRESH: u64 = 5_000_000;
@@ -50,11 +49,6 @@ impl Worker {
             Entry::Here(Conn { stage: Stage::Carried(_), subject, .. }) => Some(subject.path),
             _ => None,
         };
-        let carried = self.conns.iter().flatten().filter_map(path);
-        let hops: HashMap<_, _> = carried.map(|path| (path.next_hop, path)).collect();
-        for path in hops.values() {
-            // If this fails, the entry is removed in the end, and the connections go back to the kernel.
-            let _ = path::refresh(path);
-        }
+        self.refresh.tell(self.conns.iter().flatten().filter_map(path));
     }
 }

@@ -5,12 +5,16 @@ use super::world::{PORTS, World};
 use crate::sockets::until;
 use libbpf_rs::MapCore;
 use sidestep_ebpf::capture::pod_network;
-use sidestep_ebpf::policy::Policies;
+use sidestep_ebpf::netns;
+use sidestep_ebpf::policy::{Addresses, Policies};
 use sidestep_error::chain;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
+use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::identity::Identities;
 use sidestep_mesh::policy::plan::Known;
+use sidestep_mesh::policy::rules::Direction;
+use sidestep_mesh::policy::tables::{Compiled, Entries, Gate, RuleKey};
 use sidestep_testkit::tables::{Filler, table};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -107,6 +111,53 @@ fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
     world.policy("one", &huge);
     world.try_settle().unwrap_err();
     assert_eq!(world.call(&web, to, Tcp), Seen::Reached, "it goes on as it was");
+}
+
+/// What is only in force in the one direction must not leave the other one open.
+#[test]
+fn a_pod_that_keeps_its_policies_is_under_the_defaults_of_the_new_ones() {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    let (to, back) = (world.place(&db, Family::V4, PORTS[0]), world.place(&web, Family::V4, PORTS[0]));
+    world.policy("in", "select: {matchLabels: {app: web}}, ingress: [{action: allow}]");
+    world.settle();
+    assert_eq!((world.call(&web, to, Tcp), world.call(&db, back, Tcp)), (Seen::Reached, Seen::Reached));
+    let ports = "ports: [{port: 1, endPort: 65534}]";
+    let huge: String =
+        (0..20).map(|i| format!("{{action: allow, to: [{{cidr: 10.{i}.0.0/16}}], {ports}}}, ")).collect();
+    world.policy("out", &format!("select: {{matchLabels: {{app: web}}}}, egress: [{huge}]"));
+    world.try_settle().unwrap_err();
+    assert_eq!((world.call(&web, to, Tcp), world.call(&db, back, Tcp)), (Seen::Refused, Seen::Reached));
+    world.policy("out", "select: {matchLabels: {app: web}}, egress: [{action: allow}]");
+    world.settle();
+    assert_eq!((world.call(&web, to, Tcp), world.call(&db, back, Tcp)), (Seen::Reached, Seen::Reached));
+}
+
+/// Anybody may write policies, and have many pods.
+#[test]
+fn policies_of_one_tenant_leave_room_for_others() {
+    let mut world = World::new();
+    let greedy = ["a", "b", "c", "d", "e"].map(|name| world.pod("greedy", name, None));
+    let [web] = world.apps(["web"]);
+    let mut put = |name: &Name, first: u32, count: u32| {
+        let gate = Gate { direction: Direction::Egress, protocol: Some(Tcp), port: 80 };
+        let rules = (first..first + count).map(|identity| (RuleKey { gate, identity }, 1)).collect();
+        let compiled = Compiled { entries: Entries { rules, ..Entries::default() }, ..Compiled::default() };
+        let path = world.pods[name].namespace.path();
+        let cookie = netns::cookie_of(&path).unwrap();
+        world.policies.put(&path, cookie, &name.namespace, &Addresses::default(), &compiled)
+    };
+    const MOST: u32 = (1 << 20) / 8;
+    for (name, first) in greedy.iter().zip(1..5) {
+        put(name, first, MOST).unwrap();
+    }
+    let error = chain(&put(&greedy[4], 9, 1).unwrap_err()).to_string();
+    assert!(error.contains("map policy_rules") && error.contains("namespace \"greedy\" have"), "{error}");
+    put(&web, 1, 1000).unwrap();
+    // What goes makes room.
+    put(&greedy[0], 9, 1000).unwrap_err();
+    put(&greedy[3], 1, MOST).unwrap();
+    put(&greedy[0], 9, 1000).unwrap();
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn without_the_right_to_read_the_kernel() {
             policies.write_identities(&plan.identities).unwrap();
             policies.use_identities().unwrap();
             for (cookie, path, compiled) in &places {
-                policies.put(path, *cookie, &Addresses::default(), compiled).unwrap();
+                policies.put(path, *cookie, "shop", &Addresses::default(), compiled).unwrap();
             }
         });
         installer.join().unwrap();

@@ -115,7 +115,7 @@ impl World {
             match pods.get(name) {
                 Some(planned) => {
                     let addresses = Addresses::from(&pod_network::read(&path).unwrap());
-                    self.policies.put(&path, cookie, &addresses, &planned.compiled)?;
+                    self.policies.put(&path, cookie, &name.namespace, &addresses, &planned.compiled)?;
                 }
                 None => self.policies.remove(cookie)?,
             }
