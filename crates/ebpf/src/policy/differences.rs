@@ -47,13 +47,13 @@ impl Policies {
     /// Policies whose entries are missing or different.
     fn damaged(&self) -> Result<BTreeSet<u32>> {
         let mut damaged = BTreeSet::new();
-        for (number, (entries, _)) in &self.uses {
-            for (key, said) in rules_of(*number, &entries.rules) {
+        for (number, (written, _)) in &self.uses {
+            for (key, said) in rules_of(*number, &written.entries.rules) {
                 if self.rules.get(&key)? != Some(said) {
                     damaged.insert(*number);
                 }
             }
-            for (key, said) in ranges_of(*number, &entries.ranges) {
+            for (key, said) in ranges_of(*number, &written.entries.ranges) {
                 if self.ranges.get(&key)? != Some(said) {
                     damaged.insert(*number);
                 }
