@@ -1,7 +1,7 @@
 //! getsockname and getpeername. While the stack gives a connection back, the kernel's socket is unconnected for some microseconds.
 
 use super::conn;
-use crate::record::{Conn, flag};
+use crate::record::flag;
 use crate::stream::parked;
 use crate::wait::Deadline;
 use crate::{arena, errno, next, user};
@@ -27,7 +27,7 @@ unsafe fn named(fd: c_int, address: *const sockaddr, len: *mut socklen_t, ask: i
     loop {
         let changes = parked::changes(c);
         let result = ask();
-        if is_settled(c, changes) || is_connected(result, address, room) || deadline.has_passed() {
+        if parked::is_settled(c, changes) || is_connected(result, address, room) || deadline.has_passed() {
             return result;
         }
         clock::nap_us(parked::LOOK_US);
@@ -36,11 +36,6 @@ unsafe fn named(fd: c_int, address: *const sockaddr, len: *mut socklen_t, ask: i
             return ask();
         }
     }
-}
-
-/// The kernel had the connection before the answer, and after it.
-fn is_settled(c: &Conn, before: u32) -> bool {
-    before.is_multiple_of(2) && parked::changes(c) == before
 }
 
 /// Whether the answer names an address. One that does not fit into the program's `room` counts as one.

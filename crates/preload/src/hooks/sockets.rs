@@ -131,8 +131,9 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     }
     // SAFETY: the program's own call.
     let set = || unsafe { next::setsockopt(fd, level, name, value, len) };
-    let result = match conn(fd).filter(|_| concerns_segments(fd, (level, name), value)) {
-        Some(index) => parked::with_the_kernel(arena::conn(index), set),
+    let carried = conn(fd).map(arena::conn).filter(|c| c.has(flag::STACK));
+    let result = match carried.filter(|_| concerns_segments(fd, (level, name), value)) {
+        Some(c) => parked::with_the_kernel(c, set),
         None => set(),
     };
     match conn(fd).filter(|_| result == 0) {

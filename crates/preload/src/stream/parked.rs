@@ -25,6 +25,11 @@ pub fn changes(c: &Conn) -> u32 {
     if c.has(flag::STACK) { slot::parked(c.words()) } else { 0 }
 }
 
+/// Whether the kernel had the connection when there were so many [`changes`], and ever since.
+pub fn is_settled(c: &Conn, before: u32) -> bool {
+    before.is_multiple_of(2) && changes(c) == before
+}
+
 /// Whether the socket is parked: it has nothing to tell, and its answers mean nothing.
 #[inline]
 pub fn is_parked(c: &Conn) -> bool {
@@ -45,7 +50,7 @@ pub fn with_the_kernel<T>(c: &Conn, mut call: impl FnMut() -> T) -> T {
         let is_back = fetch_back(c);
         let before = changes(c);
         let answer = call();
-        if !is_back || (before.is_multiple_of(2) && changes(c) == before) {
+        if !is_back || is_settled(c, before) {
             return answer;
         }
     }
