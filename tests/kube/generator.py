@@ -24,7 +24,13 @@ MOOD_WEIGHTS = {"ready": 6, "unsaid": 1, "mixed": 4, "draining": 2, "down": 1}
 # Zones and nodes in the endpoints' hints.
 HINTS = {"none": [None], "zones": [at.ZONE, at.OTHER_ZONE], "far": [at.OTHER_ZONE], "some": [at.ZONE, None]}
 HINT_WEIGHTS = {"none": 6, "zones": 3, "far": 1, "some": 1}
-SOURCE_RANGES = {True: ["10.244.0.0/16", "10.251.0.0/24", "10.252.0.0/24", "fd00::/16"], False: ["198.51.100.0/24", "2001:db8:5::/48"]}
+# Whom a load balancer lets in.
+SOURCE_RANGES = {
+    "clients": ["10.244.0.0/16", "10.251.0.0/24", "10.252.0.0/24", "fd00::/16"],
+    "nobody here": ["198.51.100.0/24", "2001:db8:5::/48"],
+    "everybody": ["198.51.100.0/24", "0.0.0.0/0", "::/0"],
+}
+SOURCE_RANGE_WEIGHTS = {"clients": 4, "nobody here": 3, "everybody": 3}
 
 
 class Generator:
@@ -96,7 +102,7 @@ class Generator:
         if spec["type"] == "LoadBalancer":
             spec["allocateLoadBalancerNodePorts"] = self.chance(70)
             if self.chance(15):
-                spec["loadBalancerSourceRanges"] = SOURCE_RANGES[self.chance(60)]
+                spec["loadBalancerSourceRanges"] = SOURCE_RANGES[self.pick(SOURCE_RANGE_WEIGHTS)]
 
     def address(self, kind, form, family):
         """An address that no other Service had recently."""

@@ -51,7 +51,9 @@ static __always_inline enum fate fate_of(const struct taken_key *key)
 		return TO_KERNEL;
 	if (*state == DELIVERED)
 		return TO_USER;
-	/* User space exchanges entries, and never changes a value: this cannot overwrite DELIVERED. */
-	*state = SEEN;
+	/* User space exchanges entries, and never changes a value. One that is exchanged right now may already be another connection's: so the
+	   value is written once only. */
+	if (*state == OBSERVED)
+		*state = SEEN;
 	return TO_KERNEL;
 }

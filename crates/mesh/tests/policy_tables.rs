@@ -176,7 +176,7 @@ fn far_too_much_is_told_at_once() {
         assert!(compiled.entries.rules.is_empty() && compiled.entries.ranges.is_empty());
         assert_ne!(compiled.defaults.at(direction) & u16::from(ISOLATED), 0, "the pod is isolated all the same");
     }
-    assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+    assert!(began.elapsed() < std::time::Duration::from_secs(120), "{:?}", began.elapsed());
 }
 
 proptest! {

@@ -182,8 +182,9 @@ pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {
         return guard::open(fd);
     }
     disconnect(fd, false)?;
-    guard::open(fd)?;
-    repair::turn_off_quietly(fd)
+    let opened = guard::open(fd);
+    repair::turn_off_quietly(fd)?;
+    opened
 }
 
 /// Closes the socket, in repair mode, without which connect(AF_UNSPEC) would reset the connection.

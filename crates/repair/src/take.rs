@@ -74,17 +74,18 @@ pub fn take_prepared(fd: impl AsFd, saved: Saved) -> Result<Taken, TakeError> {
 /// connection meanwhile is closed.
 pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
     let fd = fd.as_fd();
+    let mut opened = Ok(());
     if repair::is_on(fd)? {
         if end_listening(fd)? {
             return guard::open(fd);
         }
-        let is_open = guard::open(fd);
+        opened = guard::open(fd);
         repair::turn_off_quietly(fd)?;
         expel(fd, &[saved.names])?;
-        is_open?;
     }
     queues::count_without_urgent(fd)?;
-    saved.restore_parked(fd)
+    saved.restore_parked(fd)?;
+    opened
 }
 
 fn undone(fd: BorrowedFd, saved: Saved, error: TakeError) -> TakeError {

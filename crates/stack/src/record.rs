@@ -253,6 +253,11 @@ impl Record {
     }
 }
 
+/// Takes the free ones out of a list of records, and returns them.
+pub fn freed(ledger: &Arc<Ledger>, used: &mut Vec<u32>) -> Vec<u32> {
+    used.extract_if(.., |number| Record::new(ledger.clone(), *number).stage() == Stage::Free).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,6 +324,20 @@ mod tests {
         assert_eq!(read.caller(), 77);
         written.free();
         assert_eq!((read.stage(), read.caller()), (Stage::Free, 0));
+    }
+
+    /// A worker finds two connections of an earlier one. Their records are the worker's as the connections go back.
+    #[test]
+    fn records_of_connections_that_go_back_become_free() {
+        let ledger = Arc::new(Ledger::create(9).expect("a ledger"));
+        let records = [2, 5, 7].map(|number| Record::new(ledger.clone(), number));
+        records.iter().for_each(|record| record.assign(&ends()));
+        records[1].free();
+        let mut used = ledger.touched().expect("records in use");
+        assert_eq!((freed(&ledger, &mut used), &*used), (vec![5], &[2, 7][..]));
+        assert!(freed(&ledger, &mut used).is_empty());
+        records[2].free();
+        assert_eq!((freed(&ledger, &mut used), &*used), (vec![7], &[2][..]));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::grace::Grace;
 use crate::ledger::Ledger;
 use crate::link::Served;
 use crate::process::Process;
-use crate::record::{Record, Stage};
+use crate::record;
 use crate::room;
 use crate::stage::Entry;
 use crate::subject::{Subject, Terms};
@@ -119,6 +119,8 @@ pub struct Worker {
     ledger: Arc<Ledger>,
     /// Records that no connection uses.
     free: Vec<u32>,
+    /// Records of an earlier worker's connections, as far as they have not gone back yet.
+    held: Vec<u32>,
     links: HashMap<u32, Served>,
     /// Connections that this process has room for: their sockets, and their records.
     room: usize,
@@ -146,9 +148,9 @@ impl Worker {
         let custody = Custody::new(keeper, keeper_process, standby);
         custody.lend_claims(&devices).map_err(Error::KeeperGone)?;
         let ledger = Arc::new(ledger);
-        let is_held = |number: &u32| Record::new(ledger.clone(), *number).stage() != Stage::Free;
-        let touched = ledger.touched().map_err(failed("look for records in use"))?;
-        let held: HashSet<u32> = touched.into_iter().filter(is_held).collect();
+        let mut held = ledger.touched().map_err(failed("look for records in use"))?;
+        record::freed(&ledger, &mut held);
+        let used: HashSet<u32> = held.iter().copied().collect();
         Ok(Worker {
             terms: Arc::new(terms(&devices, &settings)),
             room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()).min(ledger.records() as usize),
@@ -157,7 +159,8 @@ impl Worker {
             settings,
             control,
             custody,
-            free: (0..ledger.records()).rev().filter(|number| !held.contains(number)).collect(),
+            free: (0..ledger.records()).rev().filter(|number| !used.contains(number)).collect(),
+            held,
             conns: Vec::new(),
             ledger,
             grace: Grace::start().map_err(failed("start a thread"))?,

@@ -5,7 +5,7 @@ use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::stream::{due, kept, leave, stretch, tx};
-use crate::{arena, link, waiter};
+use crate::{arena, generation, link, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLNVAL, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_conn::{Course, Phase};
@@ -185,7 +185,7 @@ fn sleep(
         // No waiter is free: this direction goes to the kernel for good.
         return leave_to_kernel(c, number.now(), want, (deadline, patience.next_us()), signals);
     };
-    let my_side = &c.words().side[c.my_side()];
+    let (my_side, generation) = (&c.words().side[c.my_side()], generation::get());
     side::add_doorbell(my_side, p);
     let fd = number.now(); // from now on a change of the descriptor rings here
     waiter::arm(p);
@@ -210,6 +210,9 @@ fn sleep(
             Ok(())
         })
     };
+    if generation::get() != generation {
+        return result; // in a child that a handler has made: waiter and doorbell are its parent's
+    }
     waiter::disarm(p, false);
     side::remove_doorbell(my_side, p);
     waiter::poll_news(p, stretch::serve);

@@ -5,7 +5,7 @@ use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, kernel_poll, readi
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{
-    arena, debts, drain, errno, link, member, next, stream::due, stream::leave, stream::native, stream::rx,
+    arena, debts, drain, errno, generation, link, member, next, stream::due, stream::leave, stream::native, stream::rx,
     stream::stretch, stream::unrung, wait, waiter,
 };
 use core::mem::MaybeUninit;
@@ -64,11 +64,15 @@ pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, n
 
 /// Holds the gates of the native connections in a list, so that nobody attaches them while we sleep. Each entry has the record
 /// and the number of its gate.
-struct Gates<'a>(&'a mut [pollfd]);
+struct Gates<'a> {
+    list: &'a mut [pollfd],
+    generation: u32,
+}
 
 impl<'a> Gates<'a> {
     /// `room`: as many entries as the list has.
     fn enter(fds: &[pollfd], room: &'a mut [pollfd]) -> Gates<'a> {
+        let generation = generation::get();
         for (entry, p) in room.iter_mut().zip(fds) {
             *entry = NOBODY;
             let Kind::Conn(index) = fdtable::get(p.fd) else { continue };
@@ -79,20 +83,20 @@ impl<'a> Gates<'a> {
             // SYNC gate: we enter, then look at the state; the attacher sets the state, then looks at the gate.
             let number = native::enter_gate(index, c);
             if c.is_attached() {
-                native::leave_gate(index, c, number);
+                native::leave_gate(index, c, number, generation);
             } else {
                 *entry = pollfd { fd: index as i32, events: (number >> 16) as i16, revents: number as i16 };
             }
         }
-        Gates(room)
+        Gates { list: room, generation }
     }
 
     fn leave(self) -> &'a mut [pollfd] {
-        for entry in self.0.iter().filter(|entry| entry.fd >= 0) {
+        for entry in self.list.iter().filter(|entry| entry.fd >= 0) {
             let number = u32::from(entry.events as u16) << 16 | u32::from(entry.revents as u16);
-            native::leave_gate(entry.fd as u32, arena::conn(entry.fd as u32), number);
+            native::leave_gate(entry.fd as u32, arena::conn(entry.fd as u32), number, self.generation);
         }
-        self.0
+        self.list
     }
 }
 
@@ -263,6 +267,7 @@ impl Poll<'_> {
     /// Sleeps on everything, in a wait that began at `began`. True: something besides a doorbell may have happened.
     fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
         let Some(p) = waiter::acquire_for_thread() else { return self.sleep_unheard(deadline, mask) };
+        let generation = generation::get();
         self.each_own(|c| side::add_doorbell(&c.words().side[c.my_side()], p));
         waiter::arm(p);
         let result = if self.poll_rings() > 0 {
@@ -273,6 +278,9 @@ impl Poll<'_> {
             SPIN.waited(arch::ticks() - began);
             n.map(|n| self.heard(n, p))
         };
+        if generation::get() != generation {
+            return result; // in a child that a handler has made: waiter and doorbells are its parent's
+        }
         waiter::disarm(p, false);
         self.each_own(|c| side::remove_doorbell(&c.words().side[c.my_side()], p));
         waiter::poll_news(p, stretch::serve);

@@ -3,6 +3,7 @@
 use super::Worker;
 use crate::cause::Cause;
 use crate::error::Error;
+use crate::record;
 use crate::stage::{Conn, Entry, Stage};
 use crate::timers::now;
 use sidestep_device::path::Path;
@@ -45,6 +46,7 @@ impl Worker {
         }
         self.refresh_at = time + REFRESH;
         self.executors.end_idle();
+        self.free.extend(record::freed(&self.ledger, &mut self.held));
         let path = |entry: &Entry| match entry {
             Entry::Here(Conn { stage: Stage::Carried(_), subject, .. }) => Some(subject.path),
             _ => None,

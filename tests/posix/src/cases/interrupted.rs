@@ -7,10 +7,11 @@ use libc::{SA_RESTART, SIGALRM, SIGUSR1, c_int};
 use crate::case::{Case, case};
 use crate::end::{End, Recv};
 use crate::link;
-use crate::sys::cpu::measure;
+use crate::sys::cpu::{measure, sleep_ms};
 use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EINTR, Outcome};
 use crate::sys::net::Family::V4;
+use crate::sys::process::{Ended, exit_now, wait_for};
 use crate::sys::select::{Bits, Sets};
 use crate::sys::{Fd, fds, io, poll, select, signal};
 use crate::ways::{receiving, sending};
@@ -29,6 +30,7 @@ pub const CASES: &[Case] = &[
     case("interrupted.signal_waiting_before_a_look_without_time", waiting_signal_without_time),
     case("interrupted.handler_writes_to_another_socket", handler_writes_elsewhere),
     case("interrupted.handler_writes_to_the_same_socket", handler_writes_here),
+    case("interrupted.handler_forks", handler_forks).may("the child holds the connection, too"),
     case("interrupted.storm_of_signals_loses_nothing", storm).bulk(),
     case("interrupted.blocked_signal_that_is_pending_keeps_nobody_awake", blocked_and_pending),
 ];
@@ -147,6 +149,41 @@ fn part_received() {
         assert_eq!(end.rx.try_recv(1000, all), Ok(100));
         peer.send(100);
     }
+}
+
+/// Both processes come back into the call. The child does so when its parent sleeps again, and must not keep it from being woken.
+fn handler_forks() {
+    static CHILD: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn fork(_: c_int) {
+        // SAFETY: the process has one thread.
+        CHILD.store(unsafe { libc::fork() }, Ordering::Relaxed);
+        if CHILD.load(Ordering::Relaxed) == 0 {
+            sleep_ms(60);
+        }
+    }
+    let (mut end, mut peer) = link::client(V4);
+    let fd = end.fd();
+    let set = Epoll::new();
+    set.add(fd, epoll::IN);
+    let sets = Sets { read: Bits::of(&[fd]), ..Sets::default() };
+    let mut check = |name: &str, wait: &mut dyn FnMut() -> Outcome| {
+        signal::handle(SIGALRM, 0, fork);
+        signal::alarm_ms(30, 0);
+        assert_eq!(wait(), Err(EINTR), "{name}");
+        let child = CHILD.load(Ordering::Relaxed);
+        if child == 0 {
+            exit_now(0);
+        }
+        peer.after(150).start("send", &[10]);
+        assert_eq!(wait(), Ok(1), "{name}");
+        peer.finish();
+        end.recv(10);
+        assert_eq!(wait_for(child), Ended::Exit(0), "{name}");
+    };
+    check("recv", &mut || io::recv(fd, &mut [0; 1], libc::MSG_PEEK));
+    check("poll", &mut || poll::poll(&mut [poll::want(fd, libc::POLLIN)], 5000));
+    check("select", &mut || select::select(fd + 1, &mut sets.clone(), 5000).0);
+    check("epoll_wait", &mut || set.try_wait(8, 5000).map(|e| e.len()));
 }
 
 /// The signal is blocked except during the wait, so it is delivered there only.

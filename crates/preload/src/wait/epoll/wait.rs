@@ -11,7 +11,7 @@ use crate::rest;
 use crate::wait::sets::{self, Inner, Set};
 use crate::wait::signals::Quiet;
 use crate::wait::{Deadline, NOW, UNKNOWN_BELL_US, is_now};
-use crate::{errno, link, member, stream::due, stream::stretch, thread, user, waiter};
+use crate::{errno, generation, link, member, stream::due, stream::stretch, thread, user, waiter};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::{epoll_event, sigset_t};
@@ -302,7 +302,7 @@ impl Call<'_> {
 
     /// Sleeps. The wait began at `began`.
     fn sleep(&mut self, index: u32, p: u32, room: &mut Room, mask: *const sigset_t, began: u64) -> Result<usize> {
-        let (s, most) = (self.s, room.len());
+        let (s, most, generation) = (self.s, room.len(), generation::get());
         waiter::arm(p);
         if waiter::has_news(p) || has_listed(s) {
             waiter::disarm(p, self.listens());
@@ -316,6 +316,9 @@ impl Call<'_> {
             None
         };
         let result = entries::ask(s, room, &self.deadline.left(cap), mask).map(<[_]>::len);
+        if generation::get() != generation {
+            return Err(Errno(libc::EINTR)); // in a child that a handler has made: the waiter is its parent's
+        }
         if cap == Some(UNKNOWN_BELL_US) {
             attend_unheard();
             errno::keep(refresh_nested);
