@@ -92,7 +92,6 @@ class Witness:
 
     def check(self, checks, pods, when):
         """Nothing has got around proxy or policy; and calls have been made, which is known from the open pod."""
-        arrived = self.arrived()
         for pod in pods:
             kind = pod["metadata"]["labels"]["app"]
             expected = {OPEN: "direct", CAPTURED: "proxy"}.get(kind)
@@ -102,6 +101,7 @@ class Witness:
             seen = self.outcomes(pod)
             if kind != OPEN:
                 checks.check("direct" not in seen, f"{when}: {kind}: {seen}")
+        arrived = self.arrived()
         around = {kind: count for kind, count in arrived.items() if kind != OPEN}
         checks.check(arrived[OPEN] > 0 and not around, f"{when}: around proxy or policy: {arrived}")
 
