@@ -34,7 +34,7 @@ impl Ledger {
         self.records
     }
 
-    /// The records that were ever written to. The others are free, and a look at one would take a page of memory.
+    /// The records that were ever written to, in ascending order. The others are free, and a look at one would take a page of memory.
     pub fn touched(&self) -> io::Result<Vec<u32>> {
         let (mut touched, mut from) = (Vec::new(), 0);
         loop {

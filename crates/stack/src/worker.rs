@@ -37,7 +37,7 @@ use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
 use sidestep_sys::tcp;
 use sidestep_tcp::Tuple;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -150,7 +150,6 @@ impl Worker {
         let ledger = Arc::new(ledger);
         let mut held = ledger.touched().map_err(failed("look for records in use"))?;
         record::freed(&ledger, &mut held);
-        let used: HashSet<u32> = held.iter().copied().collect();
         Ok(Worker {
             terms: Arc::new(terms(&devices, &settings)),
             room: room::sockets(devices.iter().map(|device| device.queues.len()).sum()).min(ledger.records() as usize),
@@ -159,7 +158,7 @@ impl Worker {
             settings,
             control,
             custody,
-            free: (0..ledger.records()).rev().filter(|number| !used.contains(number)).collect(),
+            free: (0..ledger.records()).rev().filter(|number| held.binary_search(number).is_err()).collect(),
             held,
             conns: Vec::new(),
             ledger,

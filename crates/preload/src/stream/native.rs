@@ -15,7 +15,7 @@ pub fn natively<T>(index: u32, c: &Conn, call: impl FnOnce() -> T) -> Option<T> 
     }
     debts::settle();
     // SYNC gate: we enter, then look at the phase; the attacher sets the phase, then looks at the gate.
-    let (number, generation) = (enter_gate(index, c), generation::get());
+    let (generation, number) = (generation::get(), enter_gate(index, c));
     let result = (!c.is_attached()).then(call);
     leave_gate(index, c, number, generation);
     result

@@ -181,11 +181,12 @@ fn sleep(
         return kernel_wait(number.now(), -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
     }
     let l = link::get(c.link.load(Relaxed));
+    let generation = generation::get();
     let Some(p) = waiter::borrow(l) else {
         // No waiter is free: this direction goes to the kernel for good.
         return leave_to_kernel(c, number.now(), want, (deadline, patience.next_us()), signals);
     };
-    let (my_side, generation) = (&c.words().side[c.my_side()], generation::get());
+    let my_side = &c.words().side[c.my_side()];
     side::add_doorbell(my_side, p);
     let fd = number.now(); // from now on a change of the descriptor rings here
     waiter::arm(p);

@@ -266,8 +266,8 @@ impl Poll<'_> {
 
     /// Sleeps on everything, in a wait that began at `began`. True: something besides a doorbell may have happened.
     fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
-        let Some(p) = waiter::acquire_for_thread() else { return self.sleep_unheard(deadline, mask) };
         let generation = generation::get();
+        let Some(p) = waiter::acquire_for_thread() else { return self.sleep_unheard(deadline, mask) };
         self.each_own(|c| side::add_doorbell(&c.words().side[c.my_side()], p));
         waiter::arm(p);
         let result = if self.poll_rings() > 0 {
