@@ -10,6 +10,8 @@ const SERVICES: usize = 30_000;
 const ENDPOINTS: usize = 10;
 /// Number of Services in each file.
 const IN_A_FILE: usize = 100;
+/// One Kubernetes namespace may have at most half of a table.
+const NAMESPACES: usize = 4;
 
 fn one(n: usize, first: usize) -> String {
     let endpoint = |e: usize| {
@@ -68,7 +70,9 @@ fn metrics_of_many_services_come_soon() {
 fn thirty_thousand_services_are_loaded_taken_over_and_changed() {
     let mut node = Node::new();
     for file in 0..SERVICES / IN_A_FILE {
-        fs::write(node.services().join(format!("{file}.yaml")), some(file, 0)).unwrap();
+        let namespace = format!("metadata: {{namespace: team-{}, ", file % NAMESPACES);
+        let text = some(file, 0).replace("metadata: {", &namespace);
+        fs::write(node.services().join(format!("{file}.yaml")), text).unwrap();
     }
     let begun = Instant::now();
     node.start();
