@@ -113,7 +113,7 @@ impl World {
             Step::Read(_, n) => drop(self.read(side, n)),
             Step::Serve(_) => sender.serve(wire),
             Step::Discard(_) => drop(receiver.discard(wire)),
-            Step::Demote(_) if wire.phases[side].is(Phase::Returning) => receiver.withdraw(wire),
+            Step::Demote(_) if matches!(wire.phases[side].phase(), Phase::Returning { .. }) => receiver.withdraw(wire),
             Step::Demote(_) => {}
             Step::Leave(_) => receiver.leave(wire),
             Step::Deputise(_, n) => receiver.deputise(wire, n),

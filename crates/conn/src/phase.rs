@@ -9,7 +9,8 @@
 //!                   Release, Renew            Demote
 //! ```
 //!
-//! `Keep`: the kernel carries for good. An end without a slot remembers that (`for_good`); an end with a slot returns. `Break`
+//! `Keep`: the kernel carries for good. An end without a slot remembers that (`for_good`); an end with a slot returns. `KeepForNow`: the
+//! same until the next offer, and `Renew` in place of `Release`; `Keep` overrules it at any time. `Break`
 //! leads from all phases with rings to `Broken`, `Close` from all to `Closed`, `Free` from there to the beginning.
 
 use sidestep_abi::sync::{AtomicU64, Ordering};
@@ -31,12 +32,12 @@ pub enum Phase {
     Attached,
     /// As `Attached`, and this end reads rings.
     Ready,
-    /// Still attached, but on the way to the kernel for good: no stretch begins.
-    Returning,
+    /// Still attached, but on the way to the kernel: no stretch begins.
+    Returning { for_good: bool },
     /// The peer has violated the protocol: calls fail. The slot is still ours.
     Broken,
-    /// The kernel carries for good. The slot is still ours.
-    Demoted,
+    /// The kernel carries. The slot is still ours.
+    Demoted { for_good: bool },
     /// Closed at this end. Threads that are still inside a call give up.
     Closed,
 }
@@ -61,6 +62,8 @@ pub enum Event {
     Ready,
     /// The kernel is to carry for good.
     Keep,
+    /// The kernel is to carry until the next offer: the stack has let go of the connection.
+    KeepForNow,
     /// The peer has violated the protocol.
     Break,
     /// The connection turned out to be unfit for a ring.
@@ -69,7 +72,7 @@ pub enum Event {
     Demote,
     /// The slot is given back while other processes hold the connection.
     Release,
-    /// The slot is given back, and the connection may be offered again: the stack has let go of it.
+    /// The slot is given back, and the connection may be offered again.
     Renew,
     /// close(2) of the last descriptor.
     Close,
@@ -88,7 +91,7 @@ pub struct Step {
 
 impl Phase {
     /// In the order of their discriminants.
-    pub const ALL: [Phase; 15] = [
+    pub const ALL: [Phase; 17] = [
         Phase::Free,
         Phase::Kernel { for_good: false },
         Phase::Kernel { for_good: true },
@@ -99,10 +102,12 @@ impl Phase {
         Phase::Assigned { for_good: false },
         Phase::Assigned { for_good: true },
         Phase::Attached,
-        Phase::Returning,
+        Phase::Returning { for_good: false },
+        Phase::Returning { for_good: true },
         Phase::Ready,
         Phase::Broken,
-        Phase::Demoted,
+        Phase::Demoted { for_good: false },
+        Phase::Demoted { for_good: true },
         Phase::Closed,
     ];
 
@@ -116,17 +121,20 @@ impl Phase {
             (Offered { for_good, .. }, Event::Lose) => Kernel { for_good },
             (Offered { for_good, .. }, Event::Assign) => Assigned { for_good },
             (Assigned { for_good: false }, Event::Enter) => Attached,
-            (Assigned { for_good: true }, Event::Enter) => Returning,
+            (Assigned { for_good: true }, Event::Enter) => Returning { for_good: true },
             (Assigned { for_good }, Event::Unfit) => Kernel { for_good },
             (Attached, Event::Ready) => Ready,
             (Kernel { for_good: false }, Event::Keep) => Kernel { for_good: true },
             (Offered { passive, for_good: false }, Event::Keep) => Offered { passive, for_good: true },
             (Assigned { for_good: false }, Event::Keep) => Assigned { for_good: true },
-            (Attached | Ready, Event::Keep) => Returning,
-            (Attached | Ready | Returning, Event::Break) => Broken,
-            (Attached | Ready | Returning | Broken, Event::Demote) => Demoted,
-            (Demoted, Event::Release) => Kernel { for_good: true },
-            (Demoted, Event::Renew) => Kernel { for_good: false },
+            (Attached | Ready | Returning { for_good: false }, Event::Keep) => Returning { for_good: true },
+            (Attached | Ready, Event::KeepForNow) => Returning { for_good: false },
+            (Attached | Ready | Returning { .. }, Event::Break) => Broken,
+            (Returning { for_good: false }, Event::Demote) => Demoted { for_good: false },
+            (Attached | Ready | Returning { .. } | Broken, Event::Demote) => Demoted { for_good: true },
+            (Demoted { for_good: false }, Event::Keep) => Demoted { for_good: true },
+            (Demoted { .. }, Event::Release) => Kernel { for_good: true },
+            (Demoted { for_good: false }, Event::Renew) => Kernel { for_good: false },
             (Closed | Free, Event::Close) => return None,
             (_, Event::Close) => Closed,
             (Closed, Event::Free) => Free,
@@ -136,7 +144,7 @@ impl Phase {
 
     /// Whether this end has a slot.
     pub const fn has_slot(self) -> bool {
-        matches!(self, Phase::Assigned { .. } | Phase::Demoted) || self.is_attached()
+        matches!(self, Phase::Assigned { .. } | Phase::Demoted { .. }) || self.is_attached()
     }
 
     /// Whether the broker has an offer of this end.
@@ -146,7 +154,7 @@ impl Phase {
 
     /// Whether calls go through the state machines of the two ends, and not to the kernel alone.
     pub const fn is_attached(self) -> bool {
-        matches!(self, Phase::Attached | Phase::Ready | Phase::Returning | Phase::Broken)
+        matches!(self, Phase::Attached | Phase::Ready | Phase::Returning { .. } | Phase::Broken)
     }
 
     /// Whether a stretch of ring may begin.
@@ -161,7 +169,7 @@ impl Phase {
 
     /// Whether the next call on the connection may take it a step further into the ring or back.
     pub const fn is_moving(self) -> bool {
-        matches!(self, Phase::Assigned { .. } | Phase::Attached | Phase::Returning)
+        matches!(self, Phase::Assigned { .. } | Phase::Attached | Phase::Returning { .. })
     }
 
     const fn number(self) -> u32 {
@@ -171,11 +179,11 @@ impl Phase {
             Phase::Offered { passive, for_good } => 3 + passive as u32 + 2 * for_good as u32,
             Phase::Assigned { for_good } => 7 + for_good as u32,
             Phase::Attached => 9,
-            Phase::Returning => 10,
-            Phase::Ready => 11,
-            Phase::Broken => 12,
-            Phase::Demoted => 13,
-            Phase::Closed => 14,
+            Phase::Returning { for_good } => 10 + for_good as u32,
+            Phase::Ready => 12,
+            Phase::Broken => 13,
+            Phase::Demoted { for_good } => 14 + for_good as u32,
+            Phase::Closed => 16,
         }
     }
 
@@ -241,7 +249,8 @@ impl Cell {
     /// Whether the next call on the connection may take it a step further into the ring or back.
     #[inline]
     pub fn is_moving(&self) -> bool {
-        const ENDS: (u32, u32) = (Phase::Assigned { for_good: false }.number(), Phase::Returning.number());
+        const ENDS: (u32, u32) =
+            (Phase::Assigned { for_good: false }.number(), Phase::Returning { for_good: true }.number());
         (ENDS.0..=ENDS.1).contains(&(self.0.load(Ordering::Acquire) as u32))
     }
 

@@ -3,7 +3,7 @@
 use sidestep_conn::phase::{Cell, Event, Phase, Step};
 use std::collections::BTreeSet;
 
-const EVENTS: [Event; 16] = [
+const EVENTS: [Event; 17] = [
     Event::Open,
     Event::Offer { passive: false },
     Event::Offer { passive: true },
@@ -13,6 +13,7 @@ const EVENTS: [Event; 16] = [
     Event::Enter,
     Event::Ready,
     Event::Keep,
+    Event::KeepForNow,
     Event::Break,
     Event::Unfit,
     Event::Demote,
@@ -85,12 +86,14 @@ fn bytes_go_by_ring_only_with_a_slot_and_never_after_demotion_without_a_new_offe
             assert!(matches!(step.from, Phase::Assigned { .. }) && event == Event::Enter, "{step:?} by {event:?}");
             assert_eq!(before.slots, 1);
         }
-        assert!(step.from != Phase::Demoted || matches!(step.to, Phase::Kernel { .. } | Phase::Closed));
+        let is_demoted = |phase| matches!(phase, Phase::Demoted { .. });
+        assert!(
+            !is_demoted(step.from) || is_demoted(step.to) || matches!(step.to, Phase::Kernel { .. } | Phase::Closed)
+        );
     });
 }
 
-/// `Keep` holds until the record is another connection's: no stretch may begin, and no further offer is made. But after the end of a
-/// stack its caller renews the connection.
+/// `Keep` holds until the record is another connection's: no stretch may begin, and no further offer is made.
 #[test]
 fn who_is_on_the_kernel_for_good_stays_there() {
     let mut kept: Vec<Phase> = Phase::ALL.into_iter().filter_map(|phase| phase.after(Event::Keep)).collect();
@@ -102,13 +105,30 @@ fn who_is_on_the_kernel_for_good_stays_there() {
         assert!(!phase.permits_rings() && !phase.may_be_offered(), "{phase:?}");
         seen.push(phase);
         // No caller offers a connection that may not be offered.
-        let events = EVENTS.into_iter().filter(|event| !matches!(event, Event::Offer { .. } | Event::Renew));
+        let events = EVENTS.into_iter().filter(|event| !matches!(event, Event::Offer { .. }));
         kept.extend(events.filter_map(|event| phase.after(event)));
     }
-    assert!(seen.contains(&Phase::Returning) && seen.contains(&Phase::Demoted));
+    assert!(seen.contains(&Phase::Returning { for_good: true }) && seen.contains(&Phase::Demoted { for_good: true }));
     for phase in Phase::ALL {
         let has_a_way = phase.permits_rings() || phase.may_be_offered();
-        assert!(!has_a_way || phase.after(Event::Keep).is_some(), "{phase:?} cannot be kept on the kernel");
+        let can_come_back = matches!(phase, Phase::Returning { for_good: false } | Phase::Demoted { for_good: false });
+        assert!(
+            !(has_a_way || can_come_back) || phase.after(Event::Keep).is_some(),
+            "{phase:?} cannot be kept on the kernel"
+        );
+    }
+}
+
+/// A stack that lets go keeps the connection for now; whoever keeps it for good, before, meanwhile or afterwards, prevails.
+#[test]
+fn who_is_kept_for_good_is_not_renewed() {
+    const WAY: [Event; 3] = [Event::KeepForNow, Event::Demote, Event::Renew];
+    let walk = |events: &[Event]| events.iter().fold(Phase::Ready, |phase, event| phase.after(*event).unwrap_or(phase));
+    assert!(walk(&WAY).may_be_offered());
+    for at in 0..=WAY.len() {
+        let mut events = WAY.to_vec();
+        events.insert(at, Event::Keep);
+        assert!(!walk(&events).may_be_offered(), "{events:?}");
     }
 }
 
@@ -117,7 +137,7 @@ fn who_is_on_the_kernel_for_good_stays_there() {
 fn broken_is_left_by_its_end_only() {
     let ways: BTreeSet<usize> =
         EVENTS.into_iter().filter_map(|event| Phase::Broken.after(event)).map(phase_number).collect();
-    assert_eq!(ways, BTreeSet::from([phase_number(Phase::Demoted), phase_number(Phase::Closed)]));
+    assert_eq!(ways, BTreeSet::from([phase_number(Phase::Demoted { for_good: true }), phase_number(Phase::Closed)]));
 }
 
 #[test]

@@ -211,7 +211,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
             if !c.is_attached() || late::has_some(index) || !is_all_by_kernel(rx, &end.tx, half, queued) {
                 return false;
             }
-            if c.has(flag::RENEWS) && !count_anew(index, c, fd, rx, end) {
+            if c.phase.is(Phase::Returning { for_good: false }) && !count_anew(index, c, fd, rx, end) {
                 return false;
             }
             c.early_rx.store(rx.kernel, Relaxed);
@@ -222,9 +222,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
     let done = matches!(done, Ok(Ok(true)));
     if done {
         wait::epoll::for_each_number(index, wait::epoll::demoted);
-        if c.has(flag::RENEWS) {
-            renew(c);
-        }
+        renew(c);
     }
     done
 }
@@ -233,7 +231,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
 /// False: not now.
 fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> bool {
     if arena::held_by_others(c) {
-        c.lower(flag::RENEWS);
+        c.keep();
         return true;
     }
     // A thread that is blocked still looks at the slot; a parked socket is not the kernel's yet.
@@ -253,13 +251,13 @@ fn count_anew(index: u32, c: &Conn, fd: i32, rx: &mut Rx, end: &mut Writer) -> b
         }
         (Consumed::Moving, _) => false,
         _ => {
-            c.lower(flag::RENEWS);
+            c.keep();
             true
         }
     }
 }
 
-/// From the kernel for good to the kernel for now: another stack may carry the connection.
+/// If the kernel carries only for now, another stack may carry the connection.
 fn renew(c: &Conn) {
     if c.phase.go(Event::Renew).is_some() {
         give_slot_back(c);
@@ -268,7 +266,6 @@ fn renew(c: &Conn) {
         }
         c.lower(flag::TX_BLOCKED | flag::UNHEARD | flag::HINT); // of the slot
     }
-    c.lower(flag::RENEWS);
 }
 
 #[cfg(test)]

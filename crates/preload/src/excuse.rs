@@ -16,7 +16,7 @@ pub fn excuse(c: &Conn) {
     let known = Reason::from_code(c.reason.load(Relaxed) as u8);
     c.blame(match (phase, known) {
         (Phase::Offered { passive: false, .. }, _) => Reason::PeerAbsent,
-        (Phase::Kernel { .. } | Phase::Assigned { .. } | Phase::Demoted, Some(reason)) => reason,
+        (Phase::Kernel { .. } | Phase::Assigned { .. } | Phase::Demoted { .. }, Some(reason)) => reason,
         (Phase::Kernel { .. } | Phase::Offered { passive: true, .. }, _) if has_many_operations(c) => Reason::Rare,
         _ => Reason::Short,
     });

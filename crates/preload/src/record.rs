@@ -37,10 +37,8 @@ pub mod flag {
     pub const TELLS_UNREAD: u32 = 1 << 10;
     /// The peer is the stack.
     pub const STACK: u32 = 1 << 11;
-    /// The stack has let go: once the kernel carries everything, the connection may be offered again.
-    pub const RENEWS: u32 = 1 << 12;
     /// The last read by kernel had MSG_DONTWAIT.
-    pub const IMPATIENT: u32 = 1 << 13;
+    pub const IMPATIENT: u32 = 1 << 12;
 }
 
 /// Value of [`Conn::owner`]: no process has this place.
@@ -288,7 +286,7 @@ impl Conn {
         match self.phase.phase() {
             Phase::Closed => {}
             phase if phase.is_attached() => {}
-            Phase::Demoted => {
+            Phase::Demoted { .. } => {
                 let ring = self.ring_bytes();
                 return [early[0], early[1], ring[0], ring[1]];
             }
@@ -316,21 +314,12 @@ impl Conn {
 
     /// The kernel is to carry for good. False: so it was already.
     pub fn keep(&self) -> bool {
-        let is_new = self.phase.go(Event::Keep).is_some();
-        self.lower(flag::RENEWS);
-        is_new
+        self.phase.go(Event::Keep).is_some()
     }
 
-    /// The stack has let go for this reason: the kernel is to carry until the connection is offered again. A thread that keeps it for
-    /// good at the same time wins, since that one lowers the flag after the phase has changed.
+    /// The stack has let go for this reason: the kernel is to carry until the connection is offered again.
     pub fn keep_for_now(&self, reason: Reason) {
-        if self.has(flag::RENEWS) || !self.raise(flag::RENEWS) {
-            return;
-        }
-        if self.phase.go(Event::Keep).is_none() {
-            return self.lower(flag::RENEWS);
-        }
-        if reason == Reason::Bulk {
+        if self.phase.go(Event::KeepForNow).is_some() && reason == Reason::Bulk {
             self.reason.store(reason as u32, Relaxed);
             self.pause.begin();
         }

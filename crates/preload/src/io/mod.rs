@@ -31,7 +31,7 @@ fn move_on(index: u32, c: &'static Conn) {
     if !attach::advance(index, c) {
         errno::keep(member::settle);
     }
-    if c.phase.is(Phase::Returning) && c.course.is(Course::Kernel) {
+    if matches!(c.phase.phase(), Phase::Returning { .. }) && c.course.is(Course::Kernel) {
         errno::keep(|| attach::demote(index, c));
     }
 }

@@ -179,16 +179,21 @@ mod tests {
         seen
     }
 
+    /// An offer of then is fresh however long the test is held up.
+    fn later() -> u64 {
+        arch::ticks() + clock::ticks_of_us(60_000_000)
+    }
+
     #[test]
     fn the_peer_sees_the_end_though_the_broker_has_the_socket() {
         let long_ago = arch::ticks() - clock::ticks_of_us(2 * FRESH_US);
         let would_block = |seen: io::Result<usize>| seen.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock);
-        assert!(matches!(peer_sees_the_end(arch::ticks(), 0x7e71, |_, _, _| {}), Ok(0)));
+        assert!(matches!(peer_sees_the_end(later(), 0x7e71, |_, _, _| {}), Ok(0)));
         assert!(would_block(peer_sees_the_end(long_ago, 0x7e72, |_, _, _| {})), "an unseen holder may have the socket");
         let in_a_call = |c: &Conn, _: &TcpStream, _: &mut TcpStream| {
             c.gate.enter();
         };
-        assert!(would_block(peer_sees_the_end(arch::ticks(), 0x7e73, in_a_call)), "a thread still reads");
+        assert!(would_block(peer_sees_the_end(later(), 0x7e73, in_a_call)), "a thread still reads");
     }
 
     #[test]
@@ -201,8 +206,8 @@ mod tests {
         };
         let abrupt = |_: &Conn, mine: &TcpStream, _: &mut TcpStream| tcp::reset_on_close(mine.as_raw_fd());
         let is_reset = |seen: io::Result<usize>| seen.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset);
-        assert!(is_reset(peer_sees_the_end(arch::ticks(), 0x7e74, unread)));
-        assert!(is_reset(peer_sees_the_end(arch::ticks(), 0x7e75, abrupt)));
+        assert!(is_reset(peer_sees_the_end(later(), 0x7e74, unread)));
+        assert!(is_reset(peer_sees_the_end(later(), 0x7e75, abrupt)));
     }
 
     fn acknowledge_late(end: &TcpStream) {

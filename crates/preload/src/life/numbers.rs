@@ -223,7 +223,7 @@ fn let_go(index: u32) -> Left {
 
 /// Whether a call may be blocked on the connection in a sleep of the library's.
 fn may_block_by_us(phase: Phase) -> bool {
-    phase.is_attached() || phase == Phase::Demoted
+    phase.is_attached() || matches!(phase, Phase::Demoted { .. })
 }
 
 /// Before the last close(2) here: the broker may have the socket, too.
@@ -245,7 +245,7 @@ fn leave_to_others(index: u32, c: &Conn) {
         let event = match c.phase.phase() {
             Phase::Offered { .. } => Event::Lose,
             Phase::Assigned { .. } => Event::Unfit,
-            Phase::Demoted => Event::Release,
+            Phase::Demoted { .. } => Event::Release,
             _ => return,
         };
         if let Some(step) = c.phase.go(event) {

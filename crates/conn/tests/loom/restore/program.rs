@@ -12,7 +12,6 @@ pub struct Program {
     phase: Cell,
     rx: Rx,
     end: Writer,
-    renews: bool,
     /// The positions, which `rx` and `end` count anew.
     pub read: u64,
     pub written: u64,
@@ -27,7 +26,7 @@ impl Program {
         }
         connection.half(STACK).set_ready();
         let (rx, end) = (Rx::native(START), Writer::native(START, Flip::NEVER));
-        Program { connection, phase, rx, end, renews: false, read: START, written: START }
+        Program { connection, phase, rx, end, read: START, written: START }
     }
 
     /// Enters both rings, and writes a byte.
@@ -77,8 +76,8 @@ impl Program {
 
     /// A byte of the kernel would begin a stretch, if the stack wanted one.
     fn look_for_the_stacks_end(&mut self) {
-        if slot::let_go(&self.connection.slot, STACK).is_some() && !self.renews {
-            self.renews = self.phase.go(Event::Keep).is_some();
+        if slot::let_go(&self.connection.slot, STACK).is_some() {
+            self.phase.go(Event::KeepForNow);
         }
         assert!(!self.end.may_begin(self.connection.half(PROGRAM)), "a stack that ends wants no stretch");
     }
@@ -162,7 +161,7 @@ impl Program {
     /// To the kernel, and to the next offer, if nothing is left in a ring.
     pub fn demote(&mut self) -> bool {
         let connection = self.connection.clone();
-        if !self.phase.is(Phase::Returning) {
+        if !self.phase.is(Phase::Returning { for_good: false }) {
             return false;
         }
         let half = connection.half(STACK);

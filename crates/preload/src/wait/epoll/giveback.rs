@@ -311,7 +311,7 @@ mod tests {
         let (s, place) = (sets::get(index), waiter::acquire().expect("a waiter"));
         s.set_waiter(place);
         side::add_doorbell(&c.words().side[0], place);
-        for event in [Event::Demote, Event::Renew] {
+        for event in [Event::KeepForNow, Event::Demote, Event::Renew] {
             assert!(c.phase.go(event).is_some());
         }
         drop_doorbell(s, c);
