@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo demo-hosts test test-all test-kube test-cluster lint bench bench-splice results compat fuzz deb image manifests clean
+.PHONY: all demo demo-hosts test test-all test-kube test-cluster lint bench bench-kube bench-splice results compat fuzz deb image manifests clean
 
 all:
 	cargo build --release
@@ -26,7 +26,7 @@ demo-hosts:
 	mkdir -p target/demo
 	target/release/sidestep lab run hosts --quick --out target/demo/hosts.json --html target/demo/hosts.html $(ARGS)
 
-# The tests, in about 20 minutes on 2 cores. The stages begin with the installation of what they need; the runner itself is Python.
+# The tests, in about 25 minutes on 2 cores. The stages begin with the installation of what they need; the runner itself is Python.
 test:
 	tools/install-deps python
 	tools/test $(ARGS)
@@ -74,6 +74,11 @@ bench:
 	cargo build --release
 	$(if $(others),cargo build --release -p sidestep-agent)
 	$(run-scenarios)
+
+# Two pods with sidecars on one node, iptables and kube-proxy against all of Sidestep, at 1 to 256 connections: docs/mesh-performance.md.
+# Needs root; ten minutes. ARGS="--quick".
+bench-kube:
+	$(MAKE) bench SCENARIOS=kube
 
 # What splicing local sockets gains and loses, by message size: docs/splice.md. Needs root; 20 minutes. ARGS="--quick".
 bench-splice: SCENARIOS ?= splice splice-stream splice-connect

@@ -33,7 +33,7 @@ BAD = ["cni.repair=mend", "logFormat=xml", "injection=csi", "webhook.replicas=0"
        "webhook.certificate.authority=x", "agent.armed=true", "agent.arm=maybe", "metrics.port=0", "metrics.port=70000", "image.digest=latest", "image.pullPolicy=Sometimes",
        "hostPaths.bpf=relative", "hostPaths.run=/run/a:b", *(f"hostPaths.run={place}" for place in NOT_OURS),
        "nri.namespaces={UPPER}", "agent.nodePortAddresses={somewhere}",
-       "services.replaceKubeProxy=1", "services.clusterCIDR={pods}",
+       "services.replaceKubeProxy=1", "services.enabled=no-thanks", "services.clusterCIDR={pods}",
        "agent.documents.a\\.txt=x", "metrics.address=fd00::1", "uninstall.timeoutSeconds=1", "appArmorProfile=none", "nosuch=1"]
 
 
@@ -101,6 +101,14 @@ def test_without_kube_proxy_the_agent_needs_another_way_to_the_api_server(_world
         check("services.replaceKubeProxy needs agent.apiServer.host" in str(failure), f"refused otherwise: {failure}")
     else:
         raise Failure("no address of the API server is needed")
+
+
+def test_services_are_left_to_others_with_the_rights_to_read_them(_world):
+    options = ("services.enabled=false",)
+    check("--no-services" in pod_of(options)["containers"][0]["command"], "the agent reads Services unasked")
+    check("--no-services" not in pod_of()["containers"][0]["command"], "no Services by default")
+    asked = {resource for role in of_kind(options, "ClusterRole") for rule in role["rules"] for resource in rule["resources"]}
+    check(asked and not asked & {"services", "endpointslices"}, f"rights that nobody needs: {asked}")
 
 
 def test_bad_values_are_refused(_world):

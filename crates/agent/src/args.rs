@@ -91,6 +91,9 @@ pub struct Args {
     /// Socket for `sidestep service`, `sidestep explain` and others [default: /run/sidestep/agent.sock]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// With an API server: read no Services. Another program balances them, such as Cilium or kube-proxy
+    #[arg(long, conflicts_with_all = ["replace_kube_proxy", "health_check_node_ports", "node_port_addresses"])]
+    pub no_services: bool,
     /// Serve NodePorts only at the node's addresses in these networks [default: at all of them]
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub node_port_addresses: Vec<IpNet>,
@@ -125,7 +128,7 @@ pub struct Args {
     #[arg(long)]
     pub network_policies: bool,
     /// Remove everything of the agent: programs, tables, socket. A running agent ends. With --config FILE: of the agent with these settings
-    #[arg(long, conflicts_with_all = ["kubeconfig", "in_cluster", "captures", "admissions", "host_netns", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
+    #[arg(long, conflicts_with_all = ["kubeconfig", "in_cluster", "captures", "admissions", "host_netns", "rings_namespaces", "rings_events", "repair", "repair_after", "remove_taint", "watch", "arm", "exempt", "network_policies", "no_services", "health_check_node_ports", "replace_kube_proxy", "cluster_cidr"])]
     pub detach: bool,
     /// With --detach: also remove what Sidestep's parts on this node keep for each other in this directory (such as /run/sidestep): its
     /// directories admissions, member and rings. The parts have ended before. Everything else there stays

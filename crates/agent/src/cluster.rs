@@ -1,4 +1,4 @@
-//! Services from a Kubernetes API server, pods if captures or policies need them, and namespaces if these or rings do: list, then
+//! Services from a Kubernetes API server, unless another program balances them; pods if captures or policies need them, and namespaces if these or rings do: list, then
 //! watch; both again, with growing pauses, when the server goes away.
 
 mod assigned;
@@ -35,6 +35,7 @@ pub struct Cluster {
     node_name: String,
     /// Whether to read this node's zone, which the options do not set.
     asks_zone: bool,
+    asks_services: bool,
     /// Which pods to read at first. None: no pods.
     pods: Option<PodScope>,
     /// Where the names of namespaces are written that are enrolled for rings.
@@ -91,6 +92,7 @@ impl Cluster {
             kubeconfig,
             node_name,
             asks_zone,
+            asks_services: settings.services,
             pods: pods(settings),
             rings_namespaces: settings.rings_namespaces.clone(),
             asks_network_policies,
@@ -148,6 +150,7 @@ impl Cluster {
         let followed = Followed {
             node: &self.node_name,
             zone: self.asks_zone,
+            services: self.asks_services,
             pods: known.pods(),
             namespaces: self.asks_namespaces(),
             network_policies: self.asks_network_policies,

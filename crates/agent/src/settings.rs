@@ -38,6 +38,8 @@ pub struct Settings {
     pub pins: PathBuf,
     pub socket: PathBuf,
     pub metrics: Option<SocketAddr>,
+    /// Services are read from the source, and balanced.
+    pub services: bool,
     pub node_port_addresses: Vec<IpNet>,
     /// Count connections for each pair of pods and each Service.
     pub watch: bool,
@@ -94,6 +96,7 @@ struct File {
     pins: Option<PathBuf>,
     metrics: Option<String>,
     socket: Option<PathBuf>,
+    no_services: bool,
     node_port_addresses: Vec<IpNet>,
     watch: bool,
     arm: bool,
@@ -130,6 +133,10 @@ pub enum SettingsError {
     SameDirectory(PathBuf),
     #[error("{0}: needs an API server: name it by --kubeconfig or --in-cluster instead of a directory")]
     NoCluster(&'static str),
+    #[error(
+        "no-services: without Services there is nothing to serve: leave out replace-kube-proxy, health-check-node-ports and node-port-addresses"
+    )]
+    NothingToServe,
     #[error("repair: only pods that are admitted can be told from others: name a directory by --admissions")]
     NoAdmissions,
     #[error("repair-after: expected 1 to 3600 seconds, found {0}")]
@@ -186,6 +193,11 @@ impl Settings {
         let repair = repair(args.repair.or(file.repair), args.repair_after.or(file.repair_after), &admissions)?;
         let remove_taint = with_cluster_flag("remove-taint", args.remove_taint || file.remove_taint, &source)?;
         let replaces = args.replace_kube_proxy || file.replace_kube_proxy;
+        let health_check_node_ports = args.health_check_node_ports || file.health_check_node_ports || replaces;
+        let no_services = with_cluster_flag("no-services", args.no_services || file.no_services, &source)?;
+        if no_services && (health_check_node_ports || !ranges.is_empty()) {
+            return Err(SettingsError::NothingToServe);
+        }
         Ok(Settings {
             source,
             captures,
@@ -201,12 +213,13 @@ impl Settings {
             pins: pins(args.pins.clone().or(file.pins)),
             socket: socket(args.socket.clone().or(file.socket)),
             metrics: metrics(args.metrics.as_deref().or(file.metrics.as_deref()).unwrap_or(DEFAULT_METRICS))?,
+            services: !no_services,
             node_port_addresses: ranges.clone(),
             watch: args.watch || file.watch,
             arm: args.arm || file.arm,
             exempt: exempt(if args.exempt.is_empty() { &file.exempt } else { &args.exempt })?,
             network_policies: args.network_policies || file.network_policies,
-            health_check_node_ports: args.health_check_node_ports || file.health_check_node_ports || replaces,
+            health_check_node_ports,
             replace_kube_proxy: replaces,
             cluster_cidr: if args.cluster_cidr.is_empty() { file.cluster_cidr } else { args.cluster_cidr.clone() },
         })
@@ -230,6 +243,7 @@ impl Settings {
             ("pins", self.pins != other.pins),
             ("socket", self.socket != other.socket),
             ("metrics", self.metrics != other.metrics),
+            ("no-services", self.services != other.services),
             ("watch", self.watch != other.watch),
             ("arm", self.arm != other.arm),
             ("exempt", self.exempt != other.exempt),

@@ -331,7 +331,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = BUGREPORT_EXAMPLES)]
 pub struct Bugreport {
-    /// The file, which must not exist yet [default: sidestep-bugreport-TIME.tar.gz]
+    /// The file, which must not exist yet; -: standard output [default: sidestep-bugreport-TIME.tar.gz]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only say what the file would contain

@@ -57,6 +57,20 @@ fn what_is_there_is_in_it_and_what_is_not_has_its_reason() {
     }
 }
 
+/// A container may have no place to write to.
+#[test]
+fn standard_output_gets_the_report_and_nothing_else() {
+    let sandbox = Sandbox::new();
+    let done = sandbox.command(&["bugreport", "--socket", "agent.sock", "--output", "-"]).output().expect("spawn");
+    assert!(done.status.success(), "{done:?}");
+    let output = sandbox.path("from-stdout.tar.gz");
+    std::fs::write(&output, &done.stdout).expect("written");
+    assert!(files(&output)["kernel.txt"].starts_with("Linux "));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains("kernel.txt") && said.contains("Written: standard output."), "{said}");
+    assert!(!sandbox.path("-").exists());
+}
+
 #[test]
 fn no_variable_and_no_argument_is_in_it() {
     let sandbox = Sandbox::new();

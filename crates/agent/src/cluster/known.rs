@@ -66,10 +66,12 @@ impl Known {
             (of.asks_namespaces(), Optional::Namespaces, "Namespaces"),
             (of.asks_network_policies, Optional::NetworkPolicies, "NetworkPolicies"),
         ];
+        // What is not asked for is known: there is none.
+        let kind = |name| Kind { heard: if of.asks_services { Heard::Nothing } else { Heard::List }, ..Kind::of(name) };
         let read = optional.into_iter().filter(|(is_read, ..)| *is_read);
         Known {
-            services: Kind::of("Services"),
-            slices: Kind::of("EndpointSlices"),
+            services: kind("Services"),
+            slices: kind("EndpointSlices"),
             optional: read.map(|(_, which, name)| (which, Kind::of(name))).collect(),
             peers: Peers::new(of.pods),
             enrolled: of.rings_namespaces.clone().map(Enrolled::new),

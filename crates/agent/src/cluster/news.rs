@@ -24,13 +24,15 @@ use std::time::Duration;
 /// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// What to follow besides Services and their endpoints.
+/// What to follow.
 #[derive(Clone, Copy)]
 pub struct Followed<'a> {
     /// This node's name.
     pub node: &'a str,
     /// The node's own object.
     pub zone: bool,
+    /// Services and their endpoints.
+    pub services: bool,
     /// None: no pods.
     pub pods: Option<PodScope>,
     pub namespaces: bool,
@@ -56,8 +58,10 @@ impl PodScope {
 
 /// All events, for ever.
 pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> + use<> {
-    let services = watch(client, "", |service| kubernetes::service(service).map(Some)).map(News::Service);
-    let slices = watch(client, "", kubernetes::slice).map(News::Slice);
+    let services = followed.services.then(|| {
+        let services = watch(client, "", |service| kubernetes::service(service).map(Some)).map(News::Service);
+        [services.boxed(), watch(client, "", kubernetes::slice).map(News::Slice).boxed()]
+    });
     let node: Arc<str> = followed.node.into();
     let pods = followed.pods.map(|scope| {
         let fields = scope.selector(&node);
@@ -76,7 +80,7 @@ pub fn follow(client: &Client, followed: Followed) -> impl Stream<Item = News> +
         events.map(|event| News::Node(Box::new(event))).boxed()
     });
     let others = pods.into_iter().chain(namespaces).chain(policies).chain(nodes);
-    stream::select_all([services.boxed(), slices.boxed()].into_iter().chain(others))
+    stream::select_all(services.into_iter().flatten().chain(others))
 }
 
 /// Only of this node's own pods is anything kept that policies of others do not need.

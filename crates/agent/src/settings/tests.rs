@@ -36,6 +36,20 @@ fn options_decide_over_the_file() {
 }
 
 #[test]
+fn without_services_nothing_is_served() {
+    assert!(of(&["--in-cluster"]).unwrap().services && !of(&["--in-cluster", "--no-services"]).unwrap().services);
+    assert!(of(&["--config", "/", "--no-services"]).unwrap_err().contains("no-services: needs an API server"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, "in-cluster = true\nno-services = true\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    assert!(!of(&["--config", path]).unwrap().services);
+    for more in ["--replace-kube-proxy", "--health-check-node-ports", "--node-port-addresses=10.0.0.0/8"] {
+        assert!(of(&["--config", path, more]).unwrap_err().contains("there is nothing to serve"), "{more}");
+        assert!(of(&["--in-cluster", "--no-services", more]).is_err(), "{more}");
+    }
+}
+
+#[test]
 fn what_is_detached_is_what_the_agent_with_these_settings_has() {
     let of = |words: &[&str]| {
         let args = Args::try_parse_from(["agent", "--detach"].iter().chain(words)).unwrap();

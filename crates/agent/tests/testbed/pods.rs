@@ -1,7 +1,7 @@
 //! Thousands of pods on other nodes: what the agent keeps of them, and when it does not read them.
 
 use crate::agent::{Node, VIP};
-use crate::api_server::{NAMESPACES, PODS, PORT, SERVICES, Server, World, service};
+use crate::api_server::{NAMESPACES, PODS, PORT, SERVICES, SLICES, Server, World, service};
 use crate::yaml;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -98,6 +98,34 @@ fn pods_of_other_nodes_are_read_only_where_something_needs_them() {
         let _running = node_with(&world, source, more);
         assert_eq!(asked_for(&world), [expected], "{source} {more:?}");
     }
+}
+
+/// Another program balances Services: the server is not asked for any.
+#[test]
+fn services_that_are_left_to_others_are_not_read() {
+    let world = World::new();
+    world.put(SERVICES, service("web", VIP));
+    let (_api, node) = node_with(&world, "--admissions", &["--no-services"]);
+    let asked = world.selectors();
+    assert!(!asked.iter().any(|(kind, _)| [SERVICES, SLICES].contains(kind)), "{asked:?}");
+    assert!(node.show("web").is_err());
+}
+
+#[test]
+fn services_that_an_earlier_agent_has_balanced_are_left_to_others() {
+    let world = World::new();
+    world.put(SERVICES, service("web", VIP));
+    let (_api, mut node) = node_with(&world, "--admissions", &[]);
+    let used = |node: &Node| {
+        let tables = node.status().unwrap().tables;
+        tables.iter().find(|fill| fill.table == "frontends").unwrap().used
+    };
+    node.wait(|node| used(node) > 0);
+    node.kill();
+    let (kubeconfig, admissions) = (node.kubeconfig(PORT), node.directory.path().join("admissions"));
+    let options = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--admissions", admissions.to_str().unwrap()];
+    node.start_with(&[&options[..], &["--no-services"]].concat());
+    node.wait(|node| used(node) == 0);
 }
 
 /// Whether a pod of another node requires its proxy decides whether its clients here are led around it.

@@ -10,10 +10,9 @@ mod processes;
 use crate::Failure;
 use crate::args::Bugreport;
 use crate::output;
-use archive::Archive;
+use archive::{Archive, Place};
 use gather::Gathered;
 use parts::Part;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::spawn;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,12 +24,18 @@ Left out: bytes of connections, environment variables, arguments of programs, co
 pub fn bugreport(args: &Bugreport) -> Result<ExitCode, Failure> {
     let parts = parts::all(args);
     let name = format!("sidestep-bugreport-{}", seconds());
-    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
-    output::print(announcement(&parts));
+    let place = match &args.output {
+        Some(path) if path.as_os_str() == "-" => Place::Stdout,
+        Some(path) => Place::File(path.clone()),
+        None => Place::File(format!("{name}.tar.gz").into()),
+    };
+    // What is said goes where the report does not.
+    let say = |text: String| if place == Place::Stdout { eprint!("{text}") } else { output::print(text) };
+    say(announcement(&parts));
     if args.list {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut archive = Archive::create(output, &name).map_err(Failure::new)?;
+    let mut archive = Archive::create(place.clone(), &name).map_err(Failure::new)?;
     let mut contents = format!("{}\n", announcement(&parts));
     // At once, so that the slowest part is all that has to be waited for.
     let running: Vec<_> = parts.into_iter().map(|part| (part.file, spawn(|| gather::gather(part.source)))).collect();
@@ -42,9 +47,9 @@ pub fn bugreport(args: &Bugreport) -> Result<ExitCode, Failure> {
         }
     }
     archive.add("contents.txt", contents.as_bytes()).map_err(Failure::new)?;
-    let output = archive.finish().map_err(Failure::new)?;
-    let written = output.display();
-    output::line(format_args!("\nWritten: {written} (only its owner can read it). Look at it before you send it."));
+    let written = archive.finish().map_err(Failure::new)?;
+    let who = if place == Place::Stdout { "" } else { " (only its owner can read it)" };
+    say(format!("\nWritten: {written}{who}. Look at it before you send it.\n"));
     Ok(ExitCode::SUCCESS)
 }
 

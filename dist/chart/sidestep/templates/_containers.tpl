@@ -39,6 +39,9 @@
     {{- with .Values.agent.exempt }}
     - --exempt={{ join "," . }}
     {{- end }}
+    {{- if not .Values.services.enabled }}
+    - --no-services
+    {{- end }}
     {{- with .Values.agent.nodePortAddresses }}
     - --node-port-addresses={{ join "," . }}
     {{- end }}

@@ -39,6 +39,7 @@ impl World {
             kubeconfig: None,
             node_name: "node".into(),
             asks_zone: false,
+            asks_services: true,
             pods: Some(pods),
             rings_namespaces: None,
             asks_network_policies,

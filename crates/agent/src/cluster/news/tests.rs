@@ -75,7 +75,8 @@ fn answer(mut stream: &TcpStream, reply: &Reply) {
 
 /// The steps of Services until a list is complete for the `lists`th time.
 async fn until_listed(client: &Client, lists: usize) -> Vec<Step> {
-    let followed = Followed { node: "node", zone: false, pods: None, namespaces: false, network_policies: false };
+    let followed =
+        Followed { node: "node", zone: false, services: true, pods: None, namespaces: false, network_policies: false };
     let service = |news| if let News::Service(step) = news { Some(step) } else { None };
     let mut services = pin!(follow(client, followed).filter_map(|news| ready(service(news))));
     let (mut steps, mut listed) = (Vec::new(), 0);
