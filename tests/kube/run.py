@@ -7,7 +7,7 @@ next to Sidestep's agent, and so does the mesh of Istio. README.md describes the
   tests/kube/run.py                          everything, against both modes of kube-proxy
   tests/kube/run.py --only semantics --quick one part, briefly
   tests/kube/run.py --seed 7 --mode nftables the random Services of that seed, against one mode
-  tests/kube/run.py --only scale             one agent in a cluster of 5,000 nodes: ten minutes; with --quick a tenth of it
+  tests/kube/run.py --only scale             one agent in a cluster of 5,000 nodes: forty minutes; with --quick a tenth of it
   tests/kube/run.py --world twins            kube-proxy alone: tests the tests, needs no build of Sidestep
 
 The last line is `kube: N passed, N failed`.
