@@ -26,6 +26,11 @@ pub fn line(text: impl fmt::Display) {
     print(format_args!("{text}\n"));
 }
 
+/// Writes to stderr what belongs beside the output. There is nobody to tell that this failed.
+pub fn aside(text: impl fmt::Display) {
+    let _ = write!(io::stderr(), "{text}");
+}
+
 /// Writes a line to stderr. There is nobody to tell that this failed.
 pub fn complain(text: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "sidestep: {text}");

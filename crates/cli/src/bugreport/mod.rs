@@ -30,7 +30,7 @@ pub fn bugreport(args: &Bugreport) -> Result<ExitCode, Failure> {
         None => Place::File(format!("{name}.tar.gz").into()),
     };
     // What is said goes where the report does not.
-    let say = |text: String| if place == Place::Stdout { eprint!("{text}") } else { output::print(text) };
+    let say = |text: String| if place == Place::Stdout { output::aside(text) } else { output::print(text) };
     say(announcement(&parts));
     if args.list {
         return Ok(ExitCode::SUCCESS);
