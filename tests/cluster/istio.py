@@ -134,7 +134,7 @@ class Pod:
 
     def __init__(self, world, place, istiod_address):
         self.world, self.place, self.caller = world, place, None
-        self.thing = pod_of(place, istiod_address)
+        self.thing = pod_of(place, world.node, istiod_address)
         self.sidecar = self
         self.known = None
 
@@ -179,20 +179,22 @@ class Pod:
         return any(c["name"] == PROXY and c["restartCount"] > 0 for c in self.now()["status"].get("initContainerStatuses", []))
 
 
-def pod_of(place, istiod_address):
+def pod_of(place, node, istiod_address):
     words = [f"{kind}={','.join(map(str, ports))}" for kind, ports in SERVED.items()]
     app = {"name": "app", "image": "sidestep.test/app-python:1", "imagePullPolicy": "Never",
            "command": ["python3", "/srv/app.py", place.name, *words], "securityContext": {"runAsUser": places.APP_ID}}
     labels = {"app": place.app, **ENROLLED} | ({} if place.is_meshed else {"sidecar.istio.io/inject": "false"})
-    made = things.thing("v1", "Pod", place.name, {"serviceAccountName": place.app, "containers": [app], **surroundings(istiod_address)})
+    spec = {"serviceAccountName": place.app, "containers": [app], **surroundings(node, istiod_address)}
+    made = things.thing("v1", "Pod", place.name, spec)
     made["metadata"] |= {"labels": labels, "annotations": {
         "traffic.sidecar.istio.io/excludeInboundPorts": str(places.EXCLUDED_PORT)}}
     return made
 
 
-def surroundings(istiod_address):
-    """No name server runs in this cluster: the name of istiod's Service is in /etc/hosts."""
-    return {"hostAliases": [{"ip": istiod_address, "hostnames": [NAME]}], "terminationGracePeriodSeconds": 2,
+def surroundings(node, istiod_address):
+    """All pods are on one node, which is listened to. No name server runs: the name of istiod's Service is in /etc/hosts."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node.name},
+            "hostAliases": [{"ip": istiod_address, "hostnames": [NAME]}], "terminationGracePeriodSeconds": 2,
             "automountServiceAccountToken": False}
 
 
@@ -200,7 +202,7 @@ def files(like):
     """nginx, with a sidecar."""
     app = shop.container("app", ["nginx", "-e", "stderr", "-c", "/etc/nginx-all.conf"], shop.APP_USER, FILES_PORT,
                          volumeMounts=[{"name": "tmp", "mountPath": "/tmp"}])
-    spec = {**surroundings(like.thing["spec"]["hostAliases"][0]["ip"]), "containers": [app], "volumes": [{"name": "tmp", "emptyDir": {}}]}
+    spec = {**surroundings(like.world.node, like.thing["spec"]["hostAliases"][0]["ip"]), "containers": [app], "volumes": [{"name": "tmp", "emptyDir": {}}]}
     yield {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": FILES, "namespace": places.NAMESPACE},
            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": FILES}},
                     "template": {"metadata": {"labels": {"app": FILES, **ENROLLED}}, "spec": spec}}}
