@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from testkit.failure import Failure
-from testkit.paths import TARGET, program
+from testkit.paths import ROOT, TARGET, program
 
 HERE = Path(__file__).resolve().parent
 WORK = TARGET / "kube"
@@ -26,6 +26,7 @@ BINARIES = WORK / "bin"
 BUILD_SECONDS = 3600
 # The first one (as in 1.21) that knows how to get a newer release.
 OLDEST_GO = 21
+OWN_GO = ROOT / "target" / "lab-tools" / "go" / "bin" / "go"
 
 
 class Module:
@@ -156,12 +157,13 @@ def environment():
 
 
 def go_command():
-    """A Go of the release that go.mod requires, or one that can fetch it."""
-    go = program("go")
-    found = re.search(r"go1\.(\d+)", subprocess.run([go, "version"], capture_output=True, text=True).stdout)
-    if not found or int(found.group(1)) < OLDEST_GO:
-        raise Failure(f"{go} is older than 1.{OLDEST_GO}: install a newer one from https://go.dev/dl first in PATH")
-    return go
+    """A Go of the release that go.mod requires, or one that can fetch it. tools/install-deps brings one where the distribution's is older."""
+    places = [program("go"), *map(str, [OWN_GO] if OWN_GO.exists() else [])]
+    for go in places:
+        found = re.search(r"go1\.(\d+)", subprocess.run([go, "version"], capture_output=True, text=True).stdout)
+        if found and int(found.group(1)) >= OLDEST_GO:
+            return go
+    raise Failure(f"{' and '.join(places)}: older than 1.{OLDEST_GO}: run tools/install-deps kube")
 
 
 def build(say=print, modules=MODULES):
