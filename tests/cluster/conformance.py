@@ -43,7 +43,7 @@ def service_conformance(cluster, checks):
 
 
 def policy_conformance(cluster, checks):
-    """Kubernetes' own cases for NetworkPolicy, by e2e.test and agnhost: half an hour."""
+    """Kubernetes' own cases for NetworkPolicy, by e2e.test and agnhost: a quarter of an hour."""
     passed = end_to_end(cluster, checks, POLICIES)
     checks.check(cluster.focus or len(passed) >= LEAST_POLICIES, f"policy_conformance: {len(passed)} cases passed")
 

@@ -1,4 +1,4 @@
-"""The chart upgraded to the next release, and back. There is no release before this one yet. So the next one is made of the same
+"""The chart upgraded to another release, and back: that of SIDESTEP_TEST_RELEASE. Without it the other one is made of the same
 sources: its library, broker and command line speak the next version of the protocol, and its image has another version."""
 
 import json
