@@ -157,7 +157,7 @@ def environment():
 
 
 def go_command():
-    """A Go of the release that go.mod requires, or one that can fetch it. tools/install-deps brings one where the distribution's is older."""
+    """A Go of the release that go.mod requires, or one that can fetch it. tools/install-deps brings one where the machine's is older."""
     places = [program("go"), *map(str, [OWN_GO] if OWN_GO.exists() else [])]
     for go in places:
         found = re.search(r"go1\.(\d+)", subprocess.run([go, "version"], capture_output=True, text=True).stdout)

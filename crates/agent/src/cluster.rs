@@ -1,5 +1,5 @@
-//! Services from a Kubernetes API server, unless another program balances them; pods if captures or policies need them, and namespaces if these or rings do: list, then
-//! watch; both again, with growing pauses, when the server goes away.
+//! Services from a Kubernetes API server, unless another program balances them; pods if captures or policies need them, and namespaces if
+//! these or rings do: list, then watch; both again, with growing pauses, when the server goes away.
 
 mod assigned;
 mod enrolled;
@@ -86,7 +86,9 @@ impl Cluster {
             SourceSettings::InCluster => None,
             SourceSettings::Directory(_) => return None,
         };
-        let (asks_zone, asks_network_policies) = (settings.zone.is_none(), settings.network_policies);
+        // Without Services the zone has no use, but there may be nothing else by which the server is known to answer.
+        let asks_zone = settings.zone.is_none() || !settings.services;
+        let asks_network_policies = settings.network_policies;
         let node_name = settings.node_name.clone();
         Some(Cluster {
             kubeconfig,

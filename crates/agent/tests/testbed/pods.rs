@@ -122,9 +122,9 @@ fn services_that_an_earlier_agent_has_balanced_are_left_to_others() {
     };
     node.wait(|node| used(node) > 0);
     node.kill();
-    let (kubeconfig, admissions) = (node.kubeconfig(PORT), node.directory.path().join("admissions"));
-    let options = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--admissions", admissions.to_str().unwrap()];
-    node.start_with(&[&options[..], &["--no-services"]].concat());
+    // Nothing else is read, either.
+    let kubeconfig = node.kubeconfig(PORT);
+    node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--no-services", "--zone", "a"]);
     node.wait(|node| used(node) == 0);
 }
 
