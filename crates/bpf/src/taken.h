@@ -12,11 +12,15 @@ struct taken_key {
 	u16 pad;
 };
 
-/* What becomes of a connection's frames. User space sets DELIVERED and OBSERVED; the same numbers are in crates/device/src/taken.rs. */
+/* Where a connection's frames go: set by user space. The same numbers are in crates/device/src/taken.rs. */
 enum taken_state {
 	DELIVERED = 1, /* to user space */
-	OBSERVED,      /* to the kernel, and the first one is noted ... */
-	SEEN,	       /* ... by this value */
+	OBSERVED,      /* to the kernel, and the first one is noted */
+};
+
+struct taken_value {
+	u32 state;   /* enum taken_state */
+	u32 is_seen; /* set by the programs */
 };
 
 /* User space sets the size. */
@@ -24,7 +28,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__type(key, struct taken_key);
-	__type(value, u8);
+	__type(value, struct taken_value);
 } taken SEC(".maps");
 
 /* Index: the number of the receive queue. User space sets the size. */
@@ -45,15 +49,15 @@ enum fate {
 
 static __always_inline enum fate fate_of(const struct taken_key *key)
 {
-	u8 *state = bpf_map_lookup_elem(&taken, key);
+	struct taken_value *value = bpf_map_lookup_elem(&taken, key);
 
-	if (!state)
+	if (!value)
 		return TO_KERNEL;
-	if (*state == DELIVERED)
+	if (value->state == DELIVERED)
 		return TO_USER;
-	/* User space exchanges entries, and never changes a value. One that is exchanged right now may already be another connection's: so the
-	   value is written once only. */
-	if (*state == OBSERVED)
-		*state = SEEN;
+	/* User space exchanges entries, and this one may be another connection's by now: what is written changes nothing for one that is
+	   delivered. It is written once only. */
+	if (!value->is_seen)
+		value->is_seen = 1;
 	return TO_KERNEL;
 }

@@ -7,12 +7,17 @@ use libbpf_rs::{MapInfo, MapType};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Size of a value in bytes.
-const VALUE: usize = 1;
-/// The values of `enum taken_state` (crates/bpf/src/taken.h).
-const DELIVERED: u8 = 1;
-const OBSERVED: u8 = 2;
-const SEEN: u8 = 3;
+/// Where frames go: `enum taken_state` (crates/bpf/src/taken.h).
+const DELIVERED: u32 = 1;
+const OBSERVED: u32 = 2;
+
+/// `struct taken_value`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Value {
+    state: u32,
+    is_seen: u32,
+}
 
 /// The connections whose frames come to user space.
 ///
@@ -25,7 +30,7 @@ impl Taken {
     /// Refuses any other table: the calls below rely on the sizes of keys and values.
     pub(crate) fn new(map: OwnedFd) -> Result<Taken> {
         let info = MapInfo::new(map.as_fd()).map_err(|_| Error::NotADevice("the table is no BPF map"))?.info;
-        let is_ours = info.key_size as usize == KEY && info.value_size as usize == VALUE;
+        let is_ours = info.key_size as usize == KEY && info.value_size as usize == size_of::<Value>();
         if !is_ours || MapType::from(info.type_) != MapType::Hash {
             return Err(Error::NotADevice("the table is another BPF map"));
         }
@@ -43,7 +48,7 @@ impl Taken {
     ///
     /// [`Error::Full`], [`Error::Call`].
     pub fn add(&self, tuple: &Tuple) -> Result<()> {
-        if self.value(tuple)? == Some(DELIVERED) { Ok(()) } else { self.set(tuple, DELIVERED) }
+        if self.is_taken(tuple)? { Ok(()) } else { self.set(tuple, DELIVERED) }
     }
 
     /// From now on the first frame of the connection is noted, and all go to the kernel. A connection whose packets come by another
@@ -62,7 +67,7 @@ impl Taken {
     ///
     /// [`Error::Call`].
     pub fn is_seen(&self, tuple: &Tuple) -> Result<bool> {
-        Ok(self.value(tuple)? == Some(SEEN))
+        Ok(self.value(tuple)?.is_some_and(|value| value.state == OBSERVED && value.is_seen != 0))
     }
 
     /// Whether frames of the connection come to user space.
@@ -71,14 +76,14 @@ impl Taken {
     ///
     /// [`Error::Call`].
     pub fn is_taken(&self, tuple: &Tuple) -> Result<bool> {
-        Ok(self.value(tuple)? == Some(DELIVERED))
+        Ok(self.value(tuple)?.is_some_and(|value| value.state == DELIVERED))
     }
 
-    fn set(&self, tuple: &Tuple, value: u8) -> Result<()> {
-        let (key, value) = (tuple.key(), [value; VALUE]);
+    fn set(&self, tuple: &Tuple, state: u32) -> Result<()> {
+        let (key, value) = (tuple.key(), Value { state, ..Value::default() });
         // SAFETY: key and value have the sizes of the map's, and live during the call.
         let outcome = unsafe {
-            bpf_map_update_elem(self.map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), BPF_ANY.into())
+            bpf_map_update_elem(self.map.as_raw_fd(), key.as_ptr().cast(), (&raw const value).cast(), BPF_ANY.into())
         };
         match errno(outcome) {
             Err(Errno::TOOBIG | Errno::NOMEM) => Err(Error::Full { remote: tuple.remote }),
@@ -86,14 +91,14 @@ impl Taken {
         }
     }
 
-    fn value(&self, tuple: &Tuple) -> Result<Option<u8>> {
-        let (key, mut value) = (tuple.key(), [0u8; VALUE]);
-        // SAFETY: as in `set`; the call writes to `value`.
+    fn value(&self, tuple: &Tuple) -> Result<Option<Value>> {
+        let (key, mut value) = (tuple.key(), Value::default());
+        // SAFETY: as in `set`; the call writes to `value`, for which all bytes are valid.
         let outcome =
-            unsafe { bpf_map_lookup_elem(self.map.as_raw_fd(), key.as_ptr().cast(), value.as_mut_ptr().cast()) };
+            unsafe { bpf_map_lookup_elem(self.map.as_raw_fd(), key.as_ptr().cast(), (&raw mut value).cast()) };
         match errno(outcome) {
             Err(Errno::NOENT) => Ok(None),
-            other => other.map(|()| Some(value[0])).doing("look for a connection"),
+            other => other.map(|()| Some(value)).doing("look for a connection"),
         }
     }
 

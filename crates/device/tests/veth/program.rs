@@ -20,6 +20,9 @@ enum Fate {
 
 use Fate::{Deliver, Drop, Pass};
 
+/// The table's value of a connection that user space has taken.
+const DELIVERED: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+
 /// The table's key, as crates/bpf/src/taken.h has it.
 fn key(local: &str, remote: &str, vlan: u16) -> Vec<u8> {
     let word = |text: &str| match at(text).ip() {
@@ -42,7 +45,7 @@ fn load(object: &mut MaybeUninit<libbpf_rs::OpenObject>) -> DeviceSkel<'_> {
 
 fn take(skeleton: &DeviceSkel, vlan: u16) {
     for (local, remote) in [("10.0.0.1:80", "10.0.0.2:4000"), ("[fd00::1]:80", "[fd00::2]:4000")] {
-        skeleton.maps.taken.update(&key(local, remote, vlan), &[1], MapFlags::ANY).unwrap();
+        skeleton.maps.taken.update(&key(local, remote, vlan), &DELIVERED, MapFlags::ANY).unwrap();
     }
 }
 
@@ -238,7 +241,7 @@ fn a_frame_that_passes_costs_less_than_a_microsecond() {
     let skeleton = load(&mut object);
     for port in 0..1000u16 {
         let remote = format!("10.0.0.2:{}", 10_000 + port);
-        skeleton.maps.taken.update(&key("10.0.0.1:80", &remote, 0), &[1], MapFlags::ANY).unwrap();
+        skeleton.maps.taken.update(&key("10.0.0.1:80", &remote, 0), &DELIVERED, MapFlags::ANY).unwrap();
     }
     let cases = [
         ("TCP, not taken", ethernet(&taken(four(), b"x"))),
