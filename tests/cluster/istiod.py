@@ -78,7 +78,9 @@ def operator():
     for name, value in {**{name: typed(value) for name, value in VALUES.items()}, **TEXTS}.items():
         path = name.split(".")
         if path[0] != "meshConfig":
-            path = ["values", *([] if path[0] in COMMON else ["pilot"]), *path]
+            # istioctl replaces values.pilot.cni by what the component CNI is.
+            root = "unvalidatedValues" if path[0] == "cni" else "values"
+            path = [root, *([] if path[0] in COMMON else ["pilot"]), *path]
         place = spec
         for part in path[:-1]:
             place = place.setdefault(part, {})
