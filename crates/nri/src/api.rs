@@ -10,10 +10,15 @@ pub const PLUGIN_SERVICE: &str = "nri.pkg.api.v1alpha1.Plugin";
 /// The service that the runtime offers.
 pub const RUNTIME_SERVICE: &str = "nri.pkg.api.v1alpha1.Runtime";
 
-/// Kinds of events, each a bit of [`ConfigureResponse::events`]: 1 << (number - 1).
-pub const CREATE_CONTAINER: i32 = 1 << 3;
+/// Numbers of events.
+pub const CREATE_CONTAINER: i32 = 4;
 /// See [`CREATE_CONTAINER`].
-pub const START_CONTAINER: i32 = 1 << 5;
+pub const START_CONTAINER: i32 = 6;
+
+/// An event's bit of [`ConfigureResponse::events`].
+pub const fn bit(event: i32) -> i32 {
+    1 << (event - 1)
+}
 
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident { $($(#[$field:meta])* $member:ident: $type:ty,)* }) => {
@@ -84,6 +89,18 @@ message! {
         #[prost(message, optional, tag = "1")]
         pod: Option<PodSandbox>,
         #[prost(message, optional, tag = "2")]
+        container: Option<Container>,
+    }
+}
+
+message! {
+    /// StateChange, as which runtimes with NRI before 0.12 send StartContainer.
+    StateChangeEvent {
+        #[prost(int32, tag = "1")]
+        event: i32,
+        #[prost(message, optional, tag = "2")]
+        pod: Option<PodSandbox>,
+        #[prost(message, optional, tag = "3")]
         container: Option<Container>,
     }
 }

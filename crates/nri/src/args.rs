@@ -103,7 +103,8 @@ pub struct Collect {
     /// Also remove the current version, and the directory if nothing is left in it: new containers get no library
     #[arg(long, conflicts_with = "keep")]
     pub all: bool,
-    /// If versions cannot be removed, say why and succeed: they stay, for instance since a process cannot be looked at
+    /// If versions cannot be removed, say why and succeed: they stay, for instance since a process cannot be looked at, or
+    /// nothing has been installed yet
     #[arg(long)]
     pub if_possible: bool,
     /// The host's /proc

@@ -53,7 +53,7 @@ fn clear(options: &Collect) -> Result<(), Error> {
         false => collect(&options.library, keep, &options.proc),
     };
     let Collected { removed, used, recent } = match done {
-        Err(error @ CollectError::Use(_)) if options.if_possible => {
+        Err(error @ (CollectError::Use(_) | CollectError::NoCurrent { .. })) if options.if_possible => {
             eprintln!("sidestep-nri: versions stay: {}", chain(&error));
             return Ok(());
         }

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub struct Namespaces {
     fixed: HashSet<String>,
     file: Option<Followed>,
+    /// Whether a question was answered while there was no file.
+    has_missed: bool,
 }
 
 /// A file that is read again when it has changed.
@@ -41,18 +43,36 @@ impl Namespaces {
     /// `file`: a name a line; `#` begins a comment.
     pub fn new(fixed: impl IntoIterator<Item = String>, file: Option<PathBuf>) -> Namespaces {
         let followed = |path| Followed { path, version: None, names: HashSet::new() };
-        Namespaces { fixed: fixed.into_iter().collect(), file: file.map(followed) }
+        Namespaces { fixed: fixed.into_iter().collect(), file: file.map(followed), has_missed: false }
     }
 
-    /// Whether a namespace is enrolled now.
+    /// Whether a namespace is enrolled now. Asks the file each time.
     pub fn contains(&mut self, name: &str) -> bool {
-        self.fixed.contains(name) || self.file.as_mut().is_some_and(|file| file.contains(name))
+        let is_in_file = self.file.as_mut().is_some_and(|file| {
+            file.refresh();
+            self.has_missed |= file.version.is_none();
+            file.names.contains(name)
+        });
+        is_in_file || self.fixed.contains(name)
+    }
+
+    /// Whether [`Namespaces::contains`] has answered without the file, and [`Namespaces::have_come`] has not yet said that it is there.
+    pub fn has_missed(&self) -> bool {
+        self.has_missed
+    }
+
+    /// Whether there is a file now, and an answer was given without; once.
+    pub fn have_come(&mut self) -> bool {
+        let Some(file) = self.file.as_mut().filter(|_| self.has_missed) else { return false };
+        file.refresh();
+        self.has_missed = file.version.is_none();
+        !self.has_missed
     }
 }
 
 impl Followed {
-    /// Asks the file each time, and reads it only if it has changed. While it cannot be read, its last content counts.
-    fn contains(&mut self, name: &str) -> bool {
+    /// Reads the file if it has changed. While it cannot be read, its last content counts.
+    fn refresh(&mut self) {
         match self.path.metadata() {
             Ok(meta) if self.version == Some(Version::of(&meta)) => {}
             Ok(_) => {
@@ -65,7 +85,6 @@ impl Followed {
             }
             Err(_) => {}
         }
-        self.names.contains(name)
     }
 }
 
@@ -94,17 +113,21 @@ mod tests {
         let (path, next) = (directory.path().join("namespaces"), directory.path().join("next"));
         let mut names = Namespaces::new(["fixed".into()], Some(path.clone()));
         assert!(names.contains("fixed") && !names.contains("shop"), "there is no file yet");
+        assert!(names.has_missed() && !names.have_come());
 
         let replace = |text: &str| write(&next, text).and_then(|()| rename(&next, &path)).expect("replaced");
         replace("# enrolled\nshop\n  web # front\n\n");
         assert!(names.contains("shop") && names.contains("web") && names.contains("fixed"));
+        assert!(names.have_come() && !names.have_come() && !names.has_missed(), "once");
         assert!(!names.contains("#") && !names.contains("") && !names.contains("front"));
 
         replace("web\n");
         assert!(!names.contains("shop") && names.contains("web"));
 
         remove_file(&path).expect("removed");
-        assert!(!names.contains("web") && names.contains("fixed"));
+        assert!(!names.contains("web") && names.contains("fixed") && names.has_missed());
+        let mut without = Namespaces::new([], None);
+        assert!(!without.contains("web") && !without.has_missed(), "nobody waits for a file that there is not to be");
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use crate::api::{
     CREATE_CONTAINER, ConfigureRequest, ConfigureResponse, Container, ContainerAdjustment, ContainerRequest,
-    CreateContainerResponse, Empty, PLUGIN_SERVICE, PodSandbox, START_CONTAINER, SynchronizeRequest,
-    SynchronizeResponse,
+    CreateContainerResponse, Empty, PLUGIN_SERVICE, PodSandbox, START_CONTAINER, StateChangeEvent, SynchronizeRequest,
+    SynchronizeResponse, bit,
 };
 use crate::injection::Injection;
 use crate::inspector::Inspector;
@@ -44,7 +44,12 @@ impl Plugin {
             "Synchronize" => self.synchronize(payload),
             "CreateContainer" => Response::success(&CreateContainerResponse { adjust: self.create(payload) }),
             "StartContainer" => {
-                self.start(payload);
+                self.start(ContainerRequest::decode(payload).ok());
+                Response::success(&Empty {})
+            }
+            // The container would not start if this failed.
+            "StateChange" => {
+                self.state_change(payload);
                 Response::success(&Empty {})
             }
             "Shutdown" => {
@@ -62,7 +67,7 @@ impl Plugin {
         self.present = Present::default();
         let ConfigureRequest { runtime_name, runtime_version } = request;
         self.reporter.note("configured", &format!("The runtime is {runtime_name} {runtime_version}"));
-        Response::success(&ConfigureResponse { events: CREATE_CONTAINER | START_CONTAINER })
+        Response::success(&ConfigureResponse { events: bit(CREATE_CONTAINER) | bit(START_CONTAINER) })
     }
 
     /// Containers that are there already are never changed, since variables and mounts are given at their creation. Those that
@@ -72,11 +77,10 @@ impl Plugin {
             return Response::failure(INVALID_ARGUMENT, "Synchronize: the request cannot be decoded");
         };
         let more = request.more;
-        self.present.add(request);
+        self.present.add(request, |container| !self.injection.is_in(container));
         if !more {
             for (pod, container) in std::mem::take(&mut self.present).containers() {
-                let wanted = enrolment(pod, container, &mut self.namespaces);
-                if wanted == Enrolment::Yes && !self.injection.is_in(container) {
+                if enrolment(pod, container, &mut self.namespaces) == Enrolment::Yes {
                     let outcome = Outcome::LeftOut(Reason::CreatedBefore);
                     self.reporter.container(&Subject::new(pod, container), outcome);
                 }
@@ -86,7 +90,7 @@ impl Plugin {
     }
 
     fn create(&mut self, payload: &[u8]) -> Option<ContainerAdjustment> {
-        let (pod, container) = self.decode(payload)?;
+        let (pod, container) = self.named(ContainerRequest::decode(payload).ok())?;
         let subject = Subject::new(&pod, &container);
         let adjustment = match enrolment(&pod, &container, &mut self.namespaces) {
             Enrolment::No => return None,
@@ -98,17 +102,28 @@ impl Plugin {
         adjustment.ok()
     }
 
-    fn start(&self, payload: &[u8]) {
-        if let Some((pod, container)) = self.decode(payload)
+    fn state_change(&self, payload: &[u8]) {
+        match StateChangeEvent::decode(payload) {
+            Ok(StateChangeEvent { event: START_CONTAINER, pod, container }) => {
+                self.start(Some(ContainerRequest { pod, container }));
+            }
+            // Not subscribed to.
+            Ok(_) => {}
+            Err(_) => self.start(None),
+        }
+    }
+
+    fn start(&self, request: Option<ContainerRequest>) {
+        if let Some((pod, container)) = self.named(request)
             && self.injection.is_in(&container)
         {
             self.inspector.submit(container.pid, &container.args, &container.env, Subject::new(&pod, &container));
         }
     }
 
-    /// A request about a container of a pod.
-    fn decode(&self, payload: &[u8]) -> Option<(PodSandbox, Container)> {
-        let found = ContainerRequest::decode(payload).ok().and_then(|request| request.pod.zip(request.container));
+    /// What a request is about; None: it could not be decoded.
+    fn named(&self, request: Option<ContainerRequest>) -> Option<(PodSandbox, Container)> {
+        let found = request.and_then(|request| request.pod.zip(request.container));
         if found.is_none() {
             let unknown = Subject::new(&PodSandbox::default(), &Container::default());
             self.reporter.container(&unknown, Outcome::LeftOut(Reason::Undecodable));

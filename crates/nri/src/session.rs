@@ -27,6 +27,8 @@ const NAME: &str = "sidestep";
 const REGISTRATION: Duration = Duration::from_secs(5);
 /// Time for the rest of a frame that has begun, and for a write.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks for the file of enrolled namespaces, while it is missing.
+const LOOK: Duration = Duration::from_secs(1);
 /// The stream of the only call that the plugin makes.
 const REGISTRATION_STREAM: u32 = 1;
 
@@ -36,6 +38,10 @@ const REGISTRATION_STREAM: u32 = 1;
 pub enum SessionError {
     #[error("the runtime has closed the connection")]
     Closed,
+    #[error(
+        "the file of enrolled namespaces is there now: the plugin connects again, to be told of the containers that were created before"
+    )]
+    Enrolled,
     #[error("the runtime refuses the plugin: {0}")]
     Refused(String),
     #[error("the runtime does not speak NRI's protocol")]
@@ -131,12 +137,27 @@ impl<'a> Session<'a> {
 
     /// Waits as long as it takes for a frame to begin once the runtime has accepted the plugin, and not long for its rest.
     fn receive(&mut self) -> Result<Frame, SessionError> {
-        let limit = (!self.is_registered).then_some(REGISTRATION);
-        self.limit_reads(limit)?;
-        // Fills the buffer, if it is empty; an error comes again below.
-        let _ = self.reader.fill_buf();
+        if !self.is_registered {
+            self.fill(Some(REGISTRATION))?;
+        }
+        while self.is_registered {
+            // Only the runtime can name the containers again about which the plugin has been wrong.
+            if self.plugin.namespaces.have_come() {
+                return Err(SessionError::Enrolled);
+            }
+            if self.fill(self.plugin.namespaces.has_missed().then_some(LOOK))? {
+                break;
+            }
+        }
         self.limit_reads(Some(PATIENCE))?;
         mux::receive(&mut self.reader)?.ok_or(SessionError::Closed)
+    }
+
+    /// Whether something is in the buffer, or an error, which comes again with the next read.
+    fn fill(&mut self, limit: Option<Duration>) -> Result<bool, SessionError> {
+        self.limit_reads(limit)?;
+        let filled = self.reader.fill_buf();
+        Ok(!matches!(filled, Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)))
     }
 
     fn limit_reads(&self, limit: Option<Duration>) -> Result<(), SessionError> {

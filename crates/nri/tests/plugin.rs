@@ -4,8 +4,8 @@ use crate::support::{Node, PATIENCE, code, request};
 use prost::Message as _;
 use serde_json::Value;
 use sidestep_nri::api::{
-    ConfigureRequest, ConfigureResponse, ContainerRequest, PLUGIN_SERVICE, PodSandbox, SynchronizeRequest,
-    SynchronizeResponse,
+    ConfigureRequest, ConfigureResponse, ContainerRequest, PLUGIN_SERVICE, PodSandbox, START_CONTAINER,
+    StateChangeEvent, SynchronizeRequest, SynchronizeResponse,
 };
 use sidestep_nri::ttrpc::{Response, Status, UNIMPLEMENTED};
 use std::io::{Read, Write};
@@ -150,23 +150,63 @@ fn entrypoints_are_looked_at_when_containers_start() {
     std::fs::write(node.path("static"), elf).expect("a program");
     let own = std::fs::read_link("/proc/self/exe").expect("this program");
 
+    // By a call of its own, and as runtimes with an older NRI say it.
+    let mut is_state_change = false;
     let mut start = |program: &std::path::Path, env: &[&str]| {
         let mut request = request(Some("enabled"), env);
         let container = request.container.as_mut().expect("a container");
         container.args = vec![program.display().to_string()];
         container.pid = std::process::id();
-        assert_eq!(code(&runtime.call("StartContainer", &request)), 0);
+        let ContainerRequest { pod, container } = request.clone();
+        let response = match is_state_change {
+            true => runtime.call("StateChange", &StateChangeEvent { event: START_CONTAINER, pod, container }),
+            false => runtime.call("StartContainer", &request),
+        };
+        assert_eq!((code(&response), response.payload.len()), (0, 0));
+        is_state_change = !is_state_change;
     };
     let preload = format!("LD_PRELOAD={}/libsidestep.so", node.path("lib/0.0.0-000000000000").display());
     start(&own, &[&preload]);
     start(&node.path("static"), &["PATH=/bin"]);
     start(&node.path("missing"), &[&preload]);
     start(&node.path("static"), &[&preload]);
+    start(&node.path("static"), &[&preload]);
     // One thread looks at one after the other: there is nothing about the first, which is fine, and the second, which was not
     // injected.
     let unknown = node.line("unknown");
     assert_eq!(unknown["reason"], "unknown-program");
-    assert_eq!(node.line("no-effect")["reason"], "static");
+    (0..2).for_each(|_| assert_eq!(node.line("no-effect")["reason"], "static"));
+}
+
+/// An error would keep a container from being started.
+#[test]
+fn no_state_change_fails() {
+    let node = Node::new(&[]);
+    let mut runtime = node.ready();
+    let changes = (0..20).map(|event| StateChangeEvent { event, ..Default::default() }.encode_to_vec());
+    for payload in changes.chain([vec![0xff; 100]]) {
+        assert_eq!(code(&runtime.call_with(PLUGIN_SERVICE, "StateChange", payload)), 0);
+    }
+}
+
+/// As after a reboot: the agent writes the file once it has asked the API server.
+#[test]
+fn containers_that_came_before_the_names_of_namespaces_are_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let names = directory.path().join("namespaces");
+    let node = Node::new(&["--namespaces-file", names.to_str().expect("text")]);
+    let mut runtime = node.ready();
+    let ContainerRequest { pod, container } = request(None, &[]);
+    let (mut pod, mut container) = (pod.expect("a pod"), container.expect("a container"));
+    (pod.id, container.pod_sandbox_id) = ("a".into(), "a".into());
+    let created = ContainerRequest { pod: Some(pod.clone()), container: Some(container.clone()) };
+    assert_eq!(runtime.create(&created), None);
+    std::fs::write(&names, format!("{}\n", pod.namespace)).expect("written");
+    runtime.closed();
+    let mut runtime = node.ready();
+    runtime.call("Synchronize", &SynchronizeRequest { pods: vec![pod], containers: vec![container], more: false });
+    assert_eq!(node.line("left-out")["reason"], "created-before");
+    assert!(runtime.create(&created).is_some());
 }
 
 #[test]

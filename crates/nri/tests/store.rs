@@ -242,6 +242,8 @@ fn all_versions_go_but_those_that_somebody_has() {
     let collected = collect_all(&store.path(), &store.proc()).expect("collected");
     assert_eq!((collected.removed, collected.used), (vec![name(&newest)], vec![name(&used)]));
     assert_eq!(current(&store.path()), None);
+    let place = store.path().join("current").symlink_metadata().expect("a pod that has it as a volume can start again");
+    assert!(place.is_dir());
     drop(user);
     assert_eq!(collect_all(&store.path(), &store.proc()).expect("collected").removed, [name(&used)]);
     assert!(!store.path().exists(), "nothing is left");

@@ -54,12 +54,12 @@ Examples:
 
 impl Args {
     fn settings(self) -> Settings {
-        let selector = self.installers;
+        let (selector, library) = (self.installers, self.library.clone());
         Settings {
             listen: self.listen,
             certificate: self.certificate,
             places: Places { library: self.library, member: self.member, socket: self.member_socket },
-            installers: self.namespace.map(|namespace| Installers { namespace, selector }),
+            installers: self.namespace.map(|namespace| Installers { namespace, selector, library }),
             metrics: self.metrics,
         }
     }

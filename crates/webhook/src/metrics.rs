@@ -75,7 +75,9 @@ impl Metrics {
         let answer = move |page| {
             std::future::ready(match page {
                 Page::Metrics => Answer::metrics(metrics.text(&nodes)),
-                Page::Ready if !nodes.are_known() => Answer::unavailable("the API server has not told the nodes yet\n"),
+                Page::Ready if !nodes.are_known() => Answer::unavailable(
+                    "the API server has not told the nodes, or the pods that install the library, yet\n",
+                ),
                 Page::Alive | Page::Ready => Answer::well("ok\n"),
             })
         };

@@ -24,7 +24,10 @@ struct Known {
     /// Names of nodes on which a pod of the DaemonSet has installed the library. It stays there until Sidestep is removed. A node may
     /// be named here before it is known.
     with_library: HashSet<String>,
+    /// All nodes have been read once.
     is_complete: bool,
+    /// So have all pods of the DaemonSet.
+    are_libraries_known: bool,
 }
 
 impl Nodes {
@@ -51,9 +54,10 @@ impl Nodes {
         known.is_complete && possible.peek().is_some() && possible.all(|(name, _)| known.with_library.contains(name))
     }
 
-    /// Whether all nodes have been read once.
+    /// Whether all nodes have been read once, and which of them have the library.
     pub fn are_known(&self) -> bool {
-        self.is_assumed || self.known.read().unwrap_or_else(PoisonError::into_inner).is_complete
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        self.is_assumed || known.is_complete && known.are_libraries_known
     }
 
     /// How many there are, and how many of them have the library.
@@ -89,6 +93,16 @@ impl Nodes {
         self.change(|known| _ = known.with_library.insert(node));
     }
 
+    /// A node has it no more, or will not keep it.
+    pub fn forget_library(&self, node: &str) {
+        self.change(|known| _ = known.with_library.remove(node));
+    }
+
+    /// All nodes that have the library now have been noted.
+    pub fn libraries_are_known(&self) {
+        self.change(|known| known.are_libraries_known = true);
+    }
+
     fn change(&self, change: impl FnOnce(&mut Known)) {
         change(&mut self.known.write().unwrap_or_else(PoisonError::into_inner));
     }
@@ -109,6 +123,7 @@ mod tests {
         nodes.note_library("a".into());
         assert!(!nodes.all_have_library(&any) && !nodes.are_known(), "perhaps there are others");
         nodes.complete(&HashSet::from(["a".into()]));
+        nodes.libraries_are_known();
         assert!(nodes.all_have_library(&any) && nodes.all_have_library(&amd) && nodes.are_known());
         assert!(!nodes.all_have_library(&arm), "a node for it may come");
 

@@ -11,6 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use sidestep_error::chain;
 use std::collections::HashSet;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Pause between attempts for the first connection.
@@ -23,7 +24,12 @@ pub struct Installers {
     pub namespace: String,
     /// A selector of their labels.
     pub selector: String,
+    /// The directory of the node in which they install it.
+    pub library: PathBuf,
 }
+
+/// What the pods' init container that installs the library is called, and so is the volume with the directory.
+const LIBRARY: &str = "library";
 
 /// Starts a thread that keeps `nodes` up to date until the process ends.
 pub fn start(installers: Installers, nodes: Nodes) -> io::Result<()> {
@@ -56,7 +62,8 @@ async fn follow(installers: &Installers, nodes: &Nodes) {
         tokio::time::sleep(AGAIN).await;
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &installers.namespace);
-    let pods = each(pods, Config::default().labels(&installers.selector), |event| pod(event, nodes));
+    let pods =
+        each(pods, Config::default().labels(&installers.selector), |event| pod(event, &installers.library, nodes));
     let mut seen = HashSet::new();
     let all = each(Api::<Object>::all(client), Config::default(), |event| node(event, nodes, &mut seen));
     join(pods, all).await;
@@ -97,19 +104,44 @@ fn reduced(node: Object) -> Node {
     Node { labels: node.metadata.labels.unwrap_or_default(), taints }
 }
 
-/// A pod's init containers install the library. It stays when the pod goes.
-fn pod(event: Event<Pod>, nodes: &Nodes) {
-    if let Event::Apply(pod) | Event::InitApply(pod) = event
-        && is_initialized(&pod)
-        && let Some(node) = pod.spec.and_then(|spec| spec.node_name)
-    {
-        nodes.note_library(node);
+/// An init container installs the library. The library stays when the pod goes.
+fn pod(event: Event<Pod>, library: &Path, nodes: &Nodes) {
+    match event {
+        Event::Apply(pod) | Event::InitApply(pod) => {
+            let installs = installs(&pod, library);
+            let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { return };
+            match installs {
+                Installs::Has => nodes.note_library(node),
+                Installs::Will => {}
+                Installs::Nothing => nodes.forget_library(&node),
+            }
+        }
+        Event::InitDone => nodes.libraries_are_known(),
+        Event::Delete(_) | Event::Init => {}
     }
 }
 
-fn is_initialized(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Initialized" && condition.status == "True")
+/// What a pod of the DaemonSet does with the library that containers get.
+enum Installs {
+    Has,
+    Will,
+    /// It has it taken away, is of a release without injection, or installs it elsewhere.
+    Nothing,
+}
+
+fn installs(pod: &Pod, library: &Path) -> Installs {
+    let spec = pod.spec.as_ref();
+    let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let mut paths =
+        volumes.iter().filter(|volume| volume.name == LIBRARY).filter_map(|volume| volume.host_path.as_ref());
+    let containers = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+    if !paths.any(|volume| Path::new(&volume.path) == library) || !containers.iter().any(|one| one.name == LIBRARY) {
+        return Installs::Nothing;
+    }
+    let statuses = pod.status.as_ref().and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default();
+    let ended = statuses.iter().filter(|status| status.name == LIBRARY).filter_map(|status| status.state.as_ref());
+    let mut ended = ended.filter_map(|state| state.terminated.as_ref());
+    if ended.any(|end| end.exit_code == 0) { Installs::Has } else { Installs::Will }
 }
 
 #[cfg(test)]
@@ -126,28 +158,54 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": name}})).expect("a node")
     }
 
-    fn pod_of(initialized: &str) -> Pod {
-        let object: Value = json!({"metadata": {"name": "p"}, "spec": {"containers": [], "nodeName": "n1"},
-            "status": {"conditions": [{"type": "Initialized", "status": initialized}]}});
+    /// A pod on node `n1` whose init container, if it has any, is in this state.
+    fn pod_of(path: &str, state: Option<Value>) -> Pod {
+        let containers: Vec<_> = state.iter().map(|_| json!({"name": LIBRARY})).collect();
+        let statuses: Vec<_> = state.iter().map(|state| {
+            json!({"name": LIBRARY, "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state})
+        }).collect();
+        let volume = json!({"name": LIBRARY, "hostPath": {"path": path}});
+        let object: Value = json!({"metadata": {"name": "p"},
+            "spec": {"containers": [], "initContainers": containers, "volumes": [volume], "nodeName": "n1"},
+            "status": {"initContainerStatuses": statuses}});
         serde_json::from_value(object).expect("a pod")
     }
 
+    fn ended(code: i32) -> Option<Value> {
+        Some(json!({"terminated": {"exitCode": code}}))
+    }
+
+    const STORE: &str = "/usr/lib/sidestep";
+
     #[test]
-    fn nodes_are_known_once_a_list_is_whole_and_have_the_library_once_a_pod_is_initialized() {
+    fn nodes_are_known_once_both_lists_are_whole_and_have_the_library_once_a_pod_has_installed_it() {
+        let pod = |event, nodes: &Nodes| super::pod(event, Path::new(STORE), nodes);
         let (nodes, mut seen) = (Nodes::unknown(), HashSet::new());
         let any = crate::pod::Pod::default();
         for event in [Event::Init, Event::InitApply(node_of("n1"))] {
             node(event, &nodes, &mut seen);
         }
-        pod(Event::Apply(pod_of("True")), &nodes);
+        pod(Event::InitApply(pod_of(STORE, ended(0))), &nodes);
         assert!(!nodes.are_known() && !nodes.all_have_library(&any));
         node(Event::InitDone, &nodes, &mut seen);
+        assert!(!nodes.are_known(), "without the pods");
+        pod(Event::InitDone, &nodes);
         assert!(nodes.are_known() && nodes.all_have_library(&any));
 
         // The pod is replaced: what it has installed stays.
-        pod(Event::Delete(pod_of("True")), &nodes);
-        pod(Event::Apply(pod_of("False")), &nodes);
-        assert!(nodes.all_have_library(&any));
+        pod(Event::Delete(pod_of(STORE, ended(0))), &nodes);
+        for state in [Some(json!({"waiting": {}})), Some(json!({"running": {}})), ended(1)] {
+            pod(Event::Apply(pod_of(STORE, state)), &nodes);
+            assert!(nodes.all_have_library(&any));
+        }
+
+        // One that removes it, or that is of a release without, or with another directory.
+        for other in [pod_of(STORE, None), pod_of("/opt/sidestep", ended(0))] {
+            pod(Event::Apply(other), &nodes);
+            assert!(!nodes.all_have_library(&any));
+            pod(Event::Apply(pod_of(STORE, ended(0))), &nodes);
+            assert!(nodes.all_have_library(&any));
+        }
 
         // A node that comes has no library yet, and one that is missing from a later list is gone.
         node(Event::Apply(node_of("n2")), &nodes, &mut seen);

@@ -2,8 +2,9 @@
 
 use super::use_of::{Sought, UseError};
 use super::{CURRENT, LOCK, TEMPORARY, current_name, is_version, lock};
-use std::fs::{self, DirEntry};
+use std::fs::{self, DirBuilder, DirEntry};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +29,8 @@ pub enum CollectError {
     NoCurrent { path: PathBuf },
     #[error(transparent)]
     Use(#[from] UseError),
+    #[error("{path}: cannot put an empty directory in its place", path = .path.display())]
+    Stand { path: PathBuf, source: io::Error },
     #[error("{path}: cannot remove it", path = .path.display())]
     Remove { path: PathBuf, source: io::Error },
 }
@@ -67,6 +70,11 @@ pub fn collect_all(store: &Path, proc: &Path) -> Result<Collected, CollectError>
     }
     let versions = versions(store, Duration::ZERO, &mut collected)?;
     remove_unused(store, versions, proc, &mut collected)?;
+    if !collected.used.is_empty() {
+        // Pods that have one as a volume ask for the link when their node starts again, and would never start.
+        let failed = |source| CollectError::Stand { path: link.clone(), source };
+        DirBuilder::new().mode(0o755).create(&link).map_err(failed)?;
+    }
     match fs::remove_file(store.join(LOCK)).and_then(|()| fs::remove_dir(store)) {
         Err(source) if !may_stay(&source) => Err(CollectError::Remove { path: store.to_owned(), source }),
         _ => Ok(collected),
