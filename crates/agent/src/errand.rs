@@ -3,7 +3,7 @@
 use crate::cluster::ConnectError;
 use crate::complaints::Complaints;
 use crate::message::QueryHandle;
-use sidestep_agent_api::Trouble;
+use sidestep_agent_api::{Refusal, Trouble};
 use sidestep_error::chain;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub enum ErrandError {
     Forbidden { request: &'static str, source: kube::Error },
     #[error("the API server does not {request}")]
     Request { request: &'static str, source: kube::Error },
+    #[error("cannot tell which pods are captured: {0}")]
+    Captures(Refusal),
     #[error("the API server did not answer in {PATIENCE_FOR_SERVER:?}")]
     Slow,
 }

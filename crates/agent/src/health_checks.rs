@@ -20,10 +20,12 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 /// Connections at a time, at all ports together.
 const OPEN: usize = 256;
 /// At one port.
@@ -125,12 +127,21 @@ async fn serve(mut answers: watch::Receiver<Answers>, networks: Arc<[IpNet]>) {
 
 /// For both families, or for IPv4 where there is no other.
 async fn bind(port: u16) -> io::Result<TcpListener> {
-    match TcpListener::bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)).await {
+    match bind_both(port) {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error()) => {
             TcpListener::bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)).await
         }
         bound => bound,
     }
+}
+
+/// A socket of both families, whatever net.ipv6.bindv6only says.
+fn bind_both(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v6()?;
+    rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port))?;
+    socket.listen(BACKLOG)
 }
 
 #[derive(Clone)]

@@ -51,7 +51,7 @@ impl Repair {
         let mine = ListParams::default().fields(&format!("spec.nodeName={}", self.node)).match_any().limit(MOST_PODS);
         let pods = Api::<Reduced<Pod>>::all(client.clone()).list(&mine).await;
         let pods = pods.map_err(ErrandError::of("list pods"))?;
-        let documents = self.documents();
+        let documents = self.documents()?;
         let pods = pods.items.into_iter().filter_map(|pod| pod.whole().ok());
         let (left_out, known): (Vec<Pod>, Vec<Pod>) = pods.partition(|pod| !self.is_known(pod, &documents));
         suspects.extend(left_out.iter().filter(|pod| left_out::is_left_out(pod)).filter_map(ResourceExt::uid));
@@ -94,12 +94,12 @@ impl Repair {
         self.admissions.knows(&name) || documents.contains(&name)
     }
 
-    fn documents(&self) -> HashSet<Name> {
-        match self.queries.ask(Question::Captures { pins: None }) {
-            Ok(Answer::Captures(all)) => {
-                all.captures.iter().map(|capture| Name::new(&capture.namespace, &capture.name)).collect()
+    fn documents(&self) -> Result<HashSet<Name>, ErrandError> {
+        match self.queries.ask(Question::Captures { pins: None }).map_err(ErrandError::Captures)? {
+            Answer::Captures(all) => {
+                Ok(all.captures.iter().map(|capture| Name::new(&capture.namespace, &capture.name)).collect())
             }
-            _ => HashSet::new(),
+            _ => Ok(HashSet::new()),
         }
     }
 

@@ -80,17 +80,17 @@ static __always_inline bool has_backend(const struct arrival *arrival, const str
 }
 
 /*
- * Whether a known connection goes on. If not, another one begins with this packet. An answer is no client's datagram: a pod's own flow
- * may be masqueraded at a port that is a NodePort as well.
+ * Whether a known connection goes on. If not, another one begins with this packet. A packet of the other direction is no client's: a
+ * pod's own flow may be masqueraded at a port that is a NodePort as well, and a forged SYN must not end it.
  */
 static __always_inline bool goes_on(struct nf_conn *known, const struct arrival *arrival, const struct frontend *frontend,
 				    u8 direction)
 {
-	bool translated = known->status & TRACKED_DNAT;
+	bool is_answer = direction == TRACKED_REPLY, translated = known->status & TRACKED_DNAT;
 
 	if (arrival->protocol == IPPROTO_UDP)
-		return direction == TRACKED_REPLY || (translated && has_backend(arrival, frontend));
-	return !arrival->begins || (translated && known->proto.tcp.state < TRACKED_TIME_WAIT);
+		return is_answer || (translated && has_backend(arrival, frontend));
+	return !arrival->begins || ((is_answer || translated) && known->proto.tcp.state < TRACKED_TIME_WAIT);
 }
 
 /* `direction`: which one of the connection's the packet has. */

@@ -65,4 +65,6 @@ pub enum LedgerError {
         netns.display()
     )]
     Namesake { uid: String, netns: PathBuf },
+    #[error("the pod has the network namespace {} by now: a later request has asked for it", netns.display())]
+    Overtaken { netns: PathBuf },
 }

@@ -15,6 +15,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// An admitted pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Record {
     /// None: an earlier agent did not write it.
     pub uid: Option<Arc<str>>,
     pub netns: PathBuf,
+    /// When its admission was asked for. None: an earlier agent was asked.
+    pub asked: Option<Instant>,
 }
 
 impl Record {
@@ -98,10 +101,14 @@ impl Ledger {
     }
 
     /// A pod that was deleted by force may run on for a while. Its capture and its policies are in force under its name: they have
-    /// to last as long as it does.
+    /// to last as long as it does. Nor may a request that has been overtaken take the place of a later one of the pod: its sandbox is
+    /// given up already.
     fn check_namesakes(&self, record: &Record) -> Result<(), LedgerError> {
         let namesakes = self.records.values().filter(|known| known.pod == record.pod);
         for known in namesakes {
+            if known.asked > record.asked && known.netns != record.netns && is_namespace(&known.netns) {
+                return Err(LedgerError::Overtaken { netns: known.netns.clone() });
+            }
             if let Some(uid) = known.uid_unlike(record).filter(|_| is_namespace(&known.netns)) {
                 return Err(LedgerError::Namesake { uid: uid.into(), netns: known.netns.clone() });
             }
@@ -200,7 +207,7 @@ fn record(path: &Path) -> Result<Record, NotAdmitted> {
         return Err(NotAdmitted::Container { container: container.into() });
     }
     let attachment = Attachment { network: network.into(), container: container.into(), interface: interface.into() };
-    Ok(Record { attachment, pod: capture.name, uid: capture.uid, netns: capture.netns.path() })
+    Ok(Record { attachment, pod: capture.name, uid: capture.uid, netns: capture.netns.path(), asked: None })
 }
 
 fn text(path: &Path) -> Result<String, LedgerError> {
@@ -214,10 +221,11 @@ fn text(path: &Path) -> Result<String, LedgerError> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::time::Duration;
 
     fn record(container: &str, pod: &str, netns: &str) -> Record {
         let attachment = Attachment { network: "net".into(), container: container.into(), interface: "eth0".into() };
-        Record { attachment, pod: Name::new("default", pod), uid: None, netns: netns.into() }
+        Record { attachment, pod: Name::new("default", pod), uid: None, netns: netns.into(), asked: None }
     }
 
     fn with_uid(uid: &str, of: Record) -> Record {
@@ -258,6 +266,23 @@ mod tests {
         assert!(next.capture("c1").is_ok());
         next.remove("c1").unwrap();
         assert!(names(directory.path()).is_empty());
+    }
+
+    /// The reading of the first sandbox's object took longer than that of the next one's.
+    #[test]
+    fn a_request_that_was_overtaken_does_not_take_the_place_of_a_later_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::open(directory.path()).unwrap();
+        let asked = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
+        let later_netns = namespace_in(directory.path());
+        let first = Record { asked: asked(0), ..record("c1", "a", ALIVE) };
+        let later = Record { asked: asked(1), ..record("c2", "a", later_netns.to_str().unwrap()) };
+        ledger.put(later.clone(), &file(&later)).unwrap();
+        assert!(matches!(ledger.put(first.clone(), &file(&first)), Err(LedgerError::Overtaken { .. })));
+        assert_eq!((ledger.get("c1"), ledger.get("c2")), (None, Some(&later)));
+        std::fs::remove_file(later_netns).unwrap();
+        ledger.put(first.clone(), &file(&first)).unwrap();
+        assert_eq!((ledger.get("c1"), ledger.get("c2")), (Some(&first), None), "it has ended");
     }
 
     /// A namespace that lives as long as the test.

@@ -161,7 +161,8 @@ impl Admissions {
             // A further interface of the pod.
             return self.verify(&attachment).map(|_| Admitted { uncaptured });
         }
-        let record = Record { attachment, pod: capture.name.clone(), uid: capture.uid.clone(), netns };
+        let (pod, uid) = (capture.name.clone(), capture.uid.clone());
+        let record = Record { attachment, pod, uid, netns, asked: Some(begun) };
         self.ledger().put(record, &text).map_err(|error| refused(&error))?;
         match self.wait(capture, until) {
             Ok(_) => Ok(Admitted { uncaptured }),

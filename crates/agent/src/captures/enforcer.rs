@@ -25,6 +25,8 @@ pub struct PolicyEnforcer {
     arms: bool,
     tables: Option<Tables>,
     plan: Option<PolicyPlan>,
+    /// A plan for which the tables could not be opened.
+    waiting: Option<PolicyPlan>,
     written: BTreeMap<u64, Written>,
     trouble: Option<Arc<Trouble>>,
     /// Not all identities of the plan could be written.
@@ -99,6 +101,7 @@ impl PolicyEnforcer {
             arms: settings.arm,
             tables: None,
             plan: None,
+            waiting: None,
             written: BTreeMap::new(),
             trouble: None,
             identities_failed: false,
@@ -112,12 +115,14 @@ impl PolicyEnforcer {
         plan: PolicyPlan,
         subjects: impl Iterator<Item = Subject<'a>>,
     ) -> Vec<(u64, EnforceError)> {
+        self.waiting = None;
         if self.tables.is_none() && self.is_needed(&plan) {
             match Tables::open(&self.options) {
                 Ok(tables) => self.tables = Some(tables),
                 Err(error) => {
-                    self.note(Trouble::NotOpen(error));
-                    return Vec::new();
+                    self.waiting = Some(plan);
+                    let trouble = self.note(Trouble::NotOpen(error));
+                    return subjects.map(|subject| (subject.cookie, EnforceError::Node(trouble.clone()))).collect();
                 }
             }
         }
@@ -167,8 +172,15 @@ impl PolicyEnforcer {
         is_due
     }
 
-    fn note(&mut self, trouble: Trouble) {
-        self.trouble = Some(Arc::new(trouble));
+    /// The plan that is to be applied again, after the tables could not be opened.
+    pub fn take_waiting(&mut self) -> Option<PolicyPlan> {
+        self.waiting.take()
+    }
+
+    fn note(&mut self, trouble: Trouble) -> Arc<Trouble> {
+        let trouble = Arc::new(trouble);
+        self.trouble = Some(trouble.clone());
+        trouble
     }
 
     /// The problem of the whole node, if there is one.
@@ -207,7 +219,8 @@ impl PolicyEnforcer {
         let Some(tables) = &self.tables else { return };
         let was_armed = tables.admission.is_armed().unwrap_or(false);
         if let Err(error) = tables.admission.arm(self.arms) {
-            self.note(if was_armed { Trouble::StillArmed(error) } else { Trouble::NotArmed(error) });
+            let trouble = if was_armed { Trouble::StillArmed(error) } else { Trouble::NotArmed(error) };
+            self.note(trouble);
         } else if self.arms && !was_armed {
             tracing::info!("this node is armed: a network namespace that is not admitted may talk with nobody");
         } else if was_armed && !self.arms {

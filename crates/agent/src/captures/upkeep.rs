@@ -44,6 +44,9 @@ impl CaptureController<'_> {
         if self.look <= now {
             self.rescan();
             self.bypasses_stale |= self.enforcer.retry();
+            if let Some(plan) = self.enforcer.take_waiting() {
+                self.enforce_plan(plan);
+            }
             self.look = now + LOOK;
         }
         if matches!(self.watch, NameWatch::Due(at) if at <= now) {

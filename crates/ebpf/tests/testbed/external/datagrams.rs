@@ -6,7 +6,6 @@ use rustix::io::Errno;
 use sidestep_mesh::address::Protocol::Udp;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::process::Command;
 
 #[test]
 fn datagrams_are_answered_from_the_address_that_was_asked() {
@@ -171,11 +170,7 @@ fn an_answer_to_a_masqueraded_flow_is_no_datagram_of_a_client() {
     let (caller, backend) = (world.pod(), world.pod());
     let _echo = echo(&backend, 8080);
     world.service(Udp, &[(&backend, "node")], |_| {});
-    world.node.testbed.node.run(|| {
-        let chain = "add table inet cni; add chain inet cni post { type nat hook postrouting priority 100; }";
-        let rule = format!("add rule inet cni post oifname ext0 udp dport 9999 masquerade to :{NODE_PORT}");
-        assert!(Command::new("nft").arg(format!("{chain}; {rule}")).status().unwrap().success());
-    });
+    world.masquerade("udp dport 9999", NODE_PORT);
     for family in [0, 1] {
         let to = at(CLIENT[family], 9999);
         let server = world.outside.run(|| patient(UdpSocket::bind(to).unwrap()));

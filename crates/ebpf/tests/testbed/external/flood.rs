@@ -14,7 +14,9 @@ const SENDERS: u32 = 80_000;
 /// Of `external_affinities` and `external_conversations`.
 const ROOM: usize = 1 << 16;
 
-const SYN: u8 = 0x02;
+pub const SYN: u8 = 0x02;
+/// The port of the senders.
+pub const PORT: u16 = 40_000;
 
 /// Packets from as many addresses, which need not exist, to the NodePort.
 fn flood(world: &World, protocol: u8) {
@@ -37,7 +39,7 @@ pub fn raw() -> OwnedFd {
 
 /// An IPv4 packet with a segment that has these flags, or with an empty datagram. The kernel computes the checksum of the IP header.
 pub fn packet(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, flags: u8) -> Vec<u8> {
-    let ports = [40_000u16.to_be_bytes(), NODE_PORT.to_be_bytes()].concat();
+    let ports = [PORT.to_be_bytes(), NODE_PORT.to_be_bytes()].concat();
     let rest: Vec<u8> = match protocol {
         6 => [&[0; 8][..], &[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]].concat(),
         _ => vec![0, 8, 0, 0],

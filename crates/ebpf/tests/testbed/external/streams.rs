@@ -1,15 +1,16 @@
 //! TCP.
 
+use super::flood::{PORT, SYN, packet, raw};
 use super::world::{BALANCER, CLIENT, CLUSTER, Call, INSIDE, NODE, NODE_PORT, SHORT, World, call, frontends, witness};
 use crate::node::plain_service;
-use crate::sockets::at;
+use crate::sockets::{PATIENCE, at};
 use rustix::net::sockopt::set_socket_reuseaddr;
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SendFlags, SocketType, bind, connect, sendto, socket};
 use sidestep_mesh::address::Protocol::Tcp;
 use sidestep_mesh::object::Object;
 use sidestep_mesh::state::Change;
-use std::io::{ErrorKind, Read};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 fn dropped(to: SocketAddr) {
     assert_eq!(TcpStream::connect_timeout(&to, SHORT).unwrap_err().kind(), ErrorKind::TimedOut, "{to}");
@@ -160,4 +161,31 @@ fn a_port_that_has_just_been_used_begins_another_connection() {
         assert_eq!(found.stream.read(&mut [0]).unwrap(), 0);
         rustix::net::sockopt::set_socket_linger(found.stream.get_ref(), Some(std::time::Duration::ZERO)).unwrap();
     }
+}
+
+/// A stranger who knows the server's address and port has it the way from the server to a NodePort.
+#[test]
+fn a_forged_syn_does_not_end_a_masqueraded_connection() {
+    let mut world = World::new();
+    let (caller, backend) = (world.pod(), world.pod());
+    let _witness = witness(&backend);
+    world.service(Tcp, &[(&backend, "node")], |_| {});
+    world.masquerade(&format!("tcp dport {PORT}"), NODE_PORT);
+    let (server, frontend) = (at(CLIENT[0], PORT), at(NODE[0], NODE_PORT));
+    let listener = world.outside.run(|| TcpListener::bind(server).unwrap());
+    let mut client = caller.namespace.run(|| TcpStream::connect(server).unwrap());
+    let (mut accepted, from) = listener.accept().unwrap();
+    assert_eq!(from, frontend);
+    world.outside.run(|| {
+        let [from, to] = [CLIENT[0], NODE[0]].map(|ip| ip.parse().unwrap());
+        sendto(raw(), &packet(from, to, 6, SYN), SendFlags::empty(), &at(NODE[0], 0)).unwrap();
+    });
+    for stream in [&accepted, &client] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    accepted.write_all(b"!").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    client.write_all(b"?").unwrap();
+    accepted.read_exact(&mut [0]).unwrap();
+    assert_eq!(world.node.reason("packet-translated"), 0);
 }

@@ -11,6 +11,7 @@ use sidestep_testkit::{Cgroup, Namespace, Pod, Testbed};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -47,6 +48,14 @@ impl World {
         let pins = node.options.pins.clone();
         let external = node.testbed.node.run(|| external::install(&pins).unwrap());
         World { external, outside, node, _served: served }
+    }
+
+    /// Packets that the node forwards to the network outside come from its own address, and from this port.
+    pub fn masquerade(&self, which: &str, port: u16) {
+        let chain = "add table inet cni; add chain inet cni post { type nat hook postrouting priority 100; }";
+        let rule = format!("add rule inet cni post oifname ext0 {which} masquerade to :{port}");
+        let nft = || Command::new("nft").arg(format!("{chain}; {rule}")).status().unwrap().success();
+        assert!(self.node.testbed.node.run(nft));
     }
 
     /// A pod that answers to everybody.
