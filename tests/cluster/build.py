@@ -25,6 +25,15 @@ class Containerd(Module):
         return {"github.com/containerd/containerd/v2/version.Version": self.version()[0]}
 
 
+class OlderContainerd(Containerd):
+    """Its NRI has no call of its own for containers that start."""
+
+    folder = HERE / "modules" / "older-containerd"
+    source = WORK / "src-older-containerd"
+    stamp = BINARIES / "built-from-older-containerd"
+    programs = {f"older/{name}": package for name, package in Containerd.programs.items()}
+
+
 class Crictl(Module):
     folder = HERE / "modules" / "crictl"
     source = WORK / "src-crictl"
@@ -97,4 +106,5 @@ class Istioctl(Istio):
 KWOK, ISTIOCTL = Kwok(), Istioctl()
 END_TO_END = (EndToEnd(), EndToEndTests())
 MODULES = (Containerd(), Crictl(), Runc())
+OLDER_RUNTIME, OLDER_MODULES = BINARIES / "older", (OlderContainerd(), Crictl(), Runc())
 CLUSTER_MODULES = (KUBERNETES, *MODULES, Node())

@@ -59,6 +59,7 @@ class Node(Testbed):
         self.images = images
         self.release = paths.built("release", "sidestep", "sidestepd", "libsidestep.so", directory=options.release)
         self.plugin_program = paths.built("debug", "sidestep-nri") / "sidestep-nri"
+        self.runtime = build.OLDER_RUNTIME if options.older_runtime else build.BINARIES
         self.pods, self.uids = [], []
 
     def start(self):
@@ -106,13 +107,13 @@ class Node(Testbed):
 
     def start_process(self, role, command, inside=False):
         command = self.namespace.around(command) if inside else command
-        env = {**self.env, "PATH": f"{build.BINARIES}:{self.env['PATH']}"}
+        env = {**self.env, "PATH": f"{self.runtime}:{self.env['PATH']}"}
         return Process(role, command, self.directory / f"{role}.log", env)
 
     # --- containerd -------------------------------------------------------------------------------
 
     def start_containerd(self):
-        command = [build.BINARIES / "containerd", "--config", self.directory / "containerd.toml"]
+        command = [self.runtime / "containerd", "--config", self.directory / "containerd.toml"]
         self.containerd = self.start_process("containerd", command, inside=True)
         wait.until(self.is_ready, "containerd to be ready", READY_SECONDS, self.containerd.must_run)
 

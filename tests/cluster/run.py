@@ -35,6 +35,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=CASES, help="only this case (may be given several times)")
     parser.add_argument("--release", type=Path, metavar="DIR", help="where sidestep, sidestepd and libsidestep.so are")
+    parser.add_argument("--older-runtime", action="store_true", help="with containerd 2.1, which is built first")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     return parser.parse_args()
 
@@ -58,7 +59,7 @@ def main():
     console.end_by_signals()
     checks = Checks()
     try:
-        build_modules(say, build.MODULES)
+        build_modules(say, build.OLDER_MODULES if options.older_runtime else build.MODULES)
         run_cases(options, checks)
     except (Failure, OSError, subprocess.SubprocessError) as failure:
         checks.check(False, f"node: {failure}")
