@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::args::Args;
+use crate::captures::PolicyPlan;
 use clap::Parser;
 use sidestep_ebpf::netns::cookie_of;
 use sidestep_mesh::object::Object;
@@ -67,4 +68,27 @@ fn a_namespace_that_only_shares_a_name_with_a_live_one_ends() {
     claim(&mut controller, &Name::new("default", "web"), &namesake.path(), ENDED);
     controller.handle(Order::Ended(NUMBER));
     assert_eq!((controller.namespaces.cookies(), controller.ended), (BTreeSet::new(), 1));
+}
+
+#[test]
+fn a_plan_whose_tables_cannot_be_opened_is_not_in_force_and_is_tried_again() {
+    // Nothing can be made there, and there is no such cgroup.
+    let settings = Settings { pins: "/proc/nowhere".into(), ..settings() };
+    let ((own, _orders), (inbox, _messages)) = (channel(), channel());
+    let mut controller = CaptureController::new(&settings, 0, &own, &inbox);
+    let (name, namespace) = (Name::new("default", "web"), Namespace::fresh());
+    claim(&mut controller, &name, &namespace.path(), cookie_of(&namespace.path()).unwrap());
+    let mut plan = PolicyPlan {
+        policies: Arc::default(),
+        bypasses: Arc::default(),
+        required: Arc::new(BTreeSet::from([name.clone()])),
+        is_whole: true,
+        unread: Arc::default(),
+    };
+    for _ in 0..2 {
+        controller.enforce_plan(plan);
+        let why = controller.pods[&name].unenforced.clone().expect("policies are not in force");
+        assert!(why.starts_with("policies cannot be enforced: "), "{why}");
+        plan = controller.enforcer.take_waiting().expect("it waits for the next attempt");
+    }
 }
