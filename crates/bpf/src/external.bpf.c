@@ -109,6 +109,16 @@ static __always_inline struct nf_conn *look_up(struct __sk_buff *skb, const stru
 	return known;
 }
 
+static __always_inline bool is_tracked(struct __sk_buff *skb, const struct arrival *arrival)
+{
+	u8 direction = 0;
+	struct nf_conn *known = look_up(skb, arrival, &direction);
+
+	if (known)
+		bpf_ct_release(known);
+	return known != NULL;
+}
+
 static __always_inline bool is_known(struct __sk_buff *skb, const struct arrival *arrival, const struct frontend *frontend)
 {
 	u8 direction = 0;
@@ -124,10 +134,7 @@ static __always_inline bool is_known(struct __sk_buff *skb, const struct arrival
 	if (lasts)
 		return true;
 	/* A look-up frees what has expired. Another processor may have begun the new connection since. */
-	known = look_up(skb, arrival, &direction);
-	if (known)
-		bpf_ct_release(known);
-	return known != NULL;
+	return is_tracked(skb, arrival);
 }
 
 /* Takes the source with which the node sends to the backend, if it is not the node itself. Negative: there is no way. */
@@ -164,7 +171,7 @@ static __always_inline int source_to(struct __sk_buff *skb, const struct arrival
 	return 1;
 }
 
-/* Gives the connection an entry. False: another processor has, or there is no room; the packet is dropped, and sent again. */
+/* Gives the connection an entry. False: another processor has, or there is no room. */
 static __always_inline bool track(struct __sk_buff *skb, const struct arrival *arrival, const struct endpoint *backend,
 				  const struct address *source)
 {
@@ -228,8 +235,11 @@ static __always_inline int begin(struct __sk_buff *skb, const struct arrival *ar
 	/* A client that is the backend itself would answer itself directly. */
 	if (frontend->flags & MASQUERADE || address_equal(&to.address, &arrival->from.address))
 		masquerade = source_to(skb, arrival, &to, &source);
-	if (masquerade < 0 || !track(skb, arrival, &to, masquerade ? &source : NULL))
+	if (masquerade < 0)
 		return drop(REASON_PACKET_NOT_TRACKED);
+	/* A client may send two datagrams at once, as for both families of a name: the second one goes where the first has gone. */
+	if (!track(skb, arrival, &to, masquerade ? &source : NULL))
+		return is_tracked(skb, arrival) ? NEXT : drop(REASON_PACKET_NOT_TRACKED);
 	if (arrival->protocol == IPPROTO_UDP)
 		bpf_map_update_elem(&external_conversations, &key, &chosen, BPF_ANY);
 	__sync_fetch_and_add(&backend->picks, 1);

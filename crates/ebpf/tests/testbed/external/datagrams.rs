@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use sidestep_mesh::address::Protocol::Udp;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Barrier;
 
 #[test]
 fn datagrams_are_answered_from_the_address_that_was_asked() {
@@ -185,4 +186,31 @@ fn an_answer_to_a_masqueraded_flow_is_no_datagram_of_a_client() {
             assert_eq!((&found[..length], from), (&b"!"[..], to));
         }
     }
+}
+
+/// As a resolver does, which asks for both families of a name. Two processors see two first datagrams.
+#[test]
+fn two_datagrams_at_once_both_arrive() {
+    let mut world = World::new();
+    let pod = world.pod();
+    let _echo = echo(&pod, 8080);
+    world.service(Udp, &[(&pod, "elsewhere")], |_| {});
+    world.outside.run(|| {
+        for number in 0..2_000 {
+            let client = socket();
+            let both = Barrier::new(2);
+            let send = |what: &[u8]| {
+                both.wait();
+                client.send_to(what, at(NODE[0], NODE_PORT)).unwrap();
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| send(b"A"));
+                send(b"B");
+            });
+            for answer in 0..2 {
+                let received = client.recv_from(&mut [0; 8]);
+                assert!(received.is_ok(), "pair {number}, answer {answer}: {received:?}");
+            }
+        }
+    });
 }
