@@ -176,7 +176,7 @@ static __always_inline bool track(struct __sk_buff *skb, const struct arrival *a
 				  const struct address *source)
 {
 	struct bpf_ct_opts___ours options = { .netns_id = THIS_NETNS, .l4proto = arrival->protocol };
-	union nf_inet_addr to = inet(arrival, &backend->address);
+	union nf_inet_addr to = inet(arrival, &backend->address), from = inet(arrival, source);
 	struct bpf_sock_tuple tuple = {};
 	struct nf_conn___init *fresh;
 	struct nf_conn *known;
@@ -189,12 +189,9 @@ static __always_inline bool track(struct __sk_buff *skb, const struct arrival *a
 		fresh = bpf_skb_ct_alloc(skb, &tuple, sizeof(tuple.ipv6), &options, sizeof(options));
 	if (!fresh)
 		return false;
-	done = !bpf_ct_set_nat_info(fresh, &to, __builtin_bswap16(backend->port), MANIP_DESTINATION);
-	if (done && source) {
-		union nf_inet_addr from = inet(arrival, source);
-
-		done = !bpf_ct_set_nat_info(fresh, &from, 0, MANIP_SOURCE);
-	}
+	/* Also the client's own address is given: its port may be in use towards this backend, by way of another frontend, and is changed. */
+	done = !bpf_ct_set_nat_info(fresh, &to, __builtin_bswap16(backend->port), MANIP_DESTINATION) &&
+	       !bpf_ct_set_nat_info(fresh, &from, 0, MANIP_SOURCE);
 	known = bpf_ct_insert_entry(fresh);
 	if (!known)
 		return false;
@@ -238,7 +235,7 @@ static __always_inline int begin(struct __sk_buff *skb, const struct arrival *ar
 	if (masquerade < 0)
 		return drop(REASON_PACKET_NOT_TRACKED);
 	/* A client may send two datagrams at once, as for both families of a name: the second one goes where the first has gone. */
-	if (!track(skb, arrival, &to, masquerade ? &source : NULL))
+	if (!track(skb, arrival, &to, masquerade ? &source : &arrival->from.address))
 		return is_tracked(skb, arrival) ? NEXT : drop(REASON_PACKET_NOT_TRACKED);
 	if (arrival->protocol == IPPROTO_UDP)
 		bpf_map_update_elem(&external_conversations, &key, &chosen, BPF_ANY);

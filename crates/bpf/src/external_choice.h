@@ -90,10 +90,19 @@ VERIFIED_ONCE u32 external_backend(const struct frontend *frontend, const struct
 	client.service = frontend->service;
 	if (frontend->affinity_seconds)
 		backend = use_again(frontend, bpf_map_lookup_elem(&external_affinities, &client));
-	count_pick(frontend, backend != 0);
-	if (backend)
+	if (backend) {
+		count_pick(frontend, true);
 		return backend;
-	backend = choose(frontend);
+	}
+	/* As `choose_again`. */
+	if (frontend->affinity_seconds && frontend->sibling) {
+		client.service = frontend->sibling;
+		backend = use_again(frontend, bpf_map_lookup_elem(&external_affinities, &client));
+		client.service = frontend->service;
+	}
+	count_pick(frontend, backend != 0);
+	if (!backend)
+		backend = choose(frontend);
 	value.used_ns = bpf_ktime_get_ns();
 	value.backend = backend;
 	if (backend && frontend->affinity_seconds)

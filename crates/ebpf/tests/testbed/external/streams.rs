@@ -139,6 +139,28 @@ fn an_address_keeps_its_backend() {
     assert!(next.len() == 1 && next != kept, "{next:?}");
 }
 
+/// Clients use a port for several destinations at a time.
+#[test]
+fn connections_from_one_port_to_two_frontends_have_the_same_backend() {
+    let mut world = World::new();
+    let pod = world.pod();
+    let _witness = witness(&pod);
+    world.service(Tcp, &[(&pod, "node")], |service| service.external_local = true);
+    let calls = world.outside.run(|| {
+        [at(NODE[0], NODE_PORT), at(BALANCER[0], 80)].map(|to| {
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            set_socket_reuseaddr(&socket, true).unwrap();
+            bind(&socket, &at(CLIENT[0], 45_001)).unwrap();
+            connect(&socket, &to).unwrap();
+            Call::on(socket.into())
+        })
+    });
+    for mut call in calls {
+        assert_eq!((call.seen, call.server), (at(CLIENT[0], 0).ip(), pod.v4));
+        call.exchange(1 << 16);
+    }
+}
+
 /// The earlier connection's entry in conntrack has not expired yet.
 #[test]
 fn a_port_that_has_just_been_used_begins_another_connection() {
