@@ -192,8 +192,8 @@ class Node(Testbed):
         self.plugin.wait_output(pattern, READY_SECONDS)
 
     def events(self):
-        path = self.directory / "events"
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        whole = (self.directory / "events").read_text().split("\n")[:-1]
+        return [json.loads(line) for line in whole]
 
     def wait_event(self, pod, container):
         """The plugin's line about a container that does not use rings."""

@@ -65,7 +65,7 @@ class Witness:
 
     def names(self):
         """The names that callers have given, in turn."""
-        return self.server.output().splitlines()
+        return self.server.lines()
 
     def arrived(self):
         """How many calls the server has had, by kind of pod."""

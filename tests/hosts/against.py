@@ -62,9 +62,10 @@ class Stage:
 
     def told(self, port):
         """What a witness has told of the connection with this port of the peer's."""
-        for line in "\n".join(witness.output() for witness in self.witnesses).splitlines():
-            if line.startswith("{") and (said := json.loads(line))["port"] == port:
-                return said
+        for witness in self.witnesses:
+            for line in witness.lines():
+                if line.startswith("{") and (said := json.loads(line))["port"] == port:
+                    return said
         return None
 
     def is_carried(self, raw):

@@ -35,6 +35,10 @@ class Process:
     def output(self):
         return self.log.read_text(errors="replace")
 
+    def lines(self):
+        """The lines that the program has printed, without the one that it is just printing."""
+        return self.output().split("\n")[:-1]
+
     def tail(self, lines=15):
         return "\n".join(f"    {self.role}| {line}" for line in self.output().splitlines()[-lines:])
 
