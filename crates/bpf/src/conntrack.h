@@ -8,6 +8,25 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+union nf_inet_addr {
+	u32 all[4];
+};
+
+struct nf_conntrack_man {
+	union nf_inet_addr u3;
+};
+
+struct nf_conntrack_tuple {
+	struct nf_conntrack_man src;
+	struct {
+		union nf_inet_addr u3;
+	} dst;
+};
+
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+};
+
 struct ip_ct_tcp {
 	u8 state;
 };
@@ -17,6 +36,7 @@ union nf_conntrack_proto {
 };
 
 struct nf_conn {
+	struct nf_conntrack_tuple_hash tuplehash[2]; /* by direction */
 	unsigned long status;
 	union nf_conntrack_proto proto;
 };
@@ -37,10 +57,6 @@ struct nf_conn___init {
 enum nf_nat_manip_type {
 	MANIP_SOURCE,
 	MANIP_DESTINATION,
-};
-
-union nf_inet_addr {
-	u32 all[4];
 };
 
 struct bpf_ct_opts___ours {

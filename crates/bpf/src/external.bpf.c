@@ -10,6 +10,7 @@
 
 #include "conntrack.h"
 #include "external_choice.h"
+#include "isolated.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -79,6 +80,33 @@ static __always_inline bool has_backend(const struct arrival *arrival, const str
 	return !with || (backend && backend->generation == with->generation && is_member(frontend->service, with->backend));
 }
 
+static __always_inline struct address address_of(const struct arrival *arrival, const union nf_inet_addr *inet)
+{
+	struct address address = { .word = { inet->all[0], inet->all[1], inet->all[2], inet->all[3] } };
+
+	if (arrival->v4)
+		address_set_v4(&address, inet->all[0]);
+	return address;
+}
+
+/*
+ * Whether the backend's policies are about this client. To a client that is the backend itself they do not apply, and unless it is
+ * masqueraded it would answer itself directly.
+ */
+static __always_inline bool is_judged(const struct arrival *arrival, const struct address *backend)
+{
+	return is_isolated(backend) && !address_equal(backend, &arrival->from.address);
+}
+
+/* Whether the backend takes datagrams of this known client for the node's, and has policies about clients meanwhile. */
+static __always_inline bool hides_client(struct nf_conn *known, const struct arrival *arrival)
+{
+	struct address backend = address_of(arrival, &known->tuplehash[TRACKED_REPLY].tuple.src.u3);
+	struct address answered = address_of(arrival, &known->tuplehash[TRACKED_REPLY].tuple.dst.u3);
+
+	return !address_equal(&answered, &arrival->from.address) && is_judged(arrival, &backend);
+}
+
 /*
  * Whether a known connection goes on. If not, another one begins with this packet. A packet of the other direction is no client's: a
  * pod's own flow may be masqueraded at a port that is a NodePort as well, and a forged SYN must not end it.
@@ -89,7 +117,7 @@ static __always_inline bool goes_on(struct nf_conn *known, const struct arrival 
 	bool is_answer = direction == TRACKED_REPLY, translated = known->status & TRACKED_DNAT;
 
 	if (arrival->protocol == IPPROTO_UDP)
-		return is_answer || (translated && has_backend(arrival, frontend));
+		return is_answer || (translated && has_backend(arrival, frontend) && !hides_client(known, arrival));
 	return !arrival->begins || ((is_answer || translated) && known->proto.tcp.state < TRACKED_TIME_WAIT);
 }
 
@@ -229,8 +257,8 @@ static __always_inline int begin(struct __sk_buff *skb, const struct arrival *ar
 		return refuse_packet(skb, frontend);
 	chosen.generation = backend->generation;
 	to = backend->endpoint;
-	/* A client that is the backend itself would answer itself directly. */
-	if (frontend->flags & MASQUERADE || address_equal(&to.address, &arrival->from.address))
+	if (address_equal(&to.address, &arrival->from.address) ||
+	    (frontend->flags & MASQUERADE && !is_judged(arrival, &to.address)))
 		masquerade = source_to(skb, arrival, &to, &source);
 	if (masquerade < 0)
 		return drop(REASON_PACKET_NOT_TRACKED);

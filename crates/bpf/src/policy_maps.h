@@ -2,6 +2,7 @@
 /* The maps of policy. */
 #pragma once
 
+#include "isolated.h"
 #include "once.h"
 #include "policy.h"
 #include "stable_read.h"

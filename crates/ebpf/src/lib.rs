@@ -18,6 +18,7 @@ pub mod error;
 pub mod events;
 pub mod external;
 mod grace;
+pub mod isolated;
 pub mod layout;
 pub mod links;
 pub mod netns;

@@ -2,8 +2,9 @@
 
 use super::PolicyPlan;
 use super::controller::CaptureController;
-use super::enforcer::{EnforceError, Subject};
+use super::enforced::Subject;
 use super::lifecycle::Stage;
+use super::trouble::EnforceError;
 use super::visit::UNENFORCED;
 use sidestep_ebpf::policy::Addresses;
 use sidestep_error::chain;

@@ -3,21 +3,17 @@
 //! Policies and captures share a thread, since both use the same program in a namespace: it is removed when neither needs it.
 
 use super::PolicyPlan;
+use super::enforced::{Subject, Tables, Written};
+use super::trouble::{EnforceError, Trouble};
 use crate::settings::Settings;
 use sidestep_agent_api::Fill;
 use sidestep_ebpf::admission::Admission;
-use sidestep_ebpf::bypass::Bypasses;
 use sidestep_ebpf::error::Error;
-use sidestep_ebpf::packets;
-use sidestep_ebpf::policy::{self, Addresses, Policies};
+use sidestep_ebpf::policy;
 use sidestep_ebpf::services::Options;
 use sidestep_error::chain;
-use sidestep_mesh::bypass::BypassFlags;
 use sidestep_mesh::object::Name;
-use sidestep_mesh::plane::FrontendKey;
-use sidestep_mesh::policy::tables::Compiled;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 pub struct PolicyEnforcer {
@@ -28,70 +24,12 @@ pub struct PolicyEnforcer {
     /// A plan for which the tables could not be opened.
     waiting: Option<PolicyPlan>,
     written: BTreeMap<u64, Written>,
+    /// What an earlier agent has left besides was removed.
+    is_complete: bool,
     trouble: Option<Arc<Trouble>>,
-    /// Not all identities of the plan could be written.
-    identities_failed: bool,
+    /// Not all identities, or not all isolated addresses, of the plan could be written.
+    addresses_failed: bool,
 }
-
-/// The policies and addresses that were written for a namespace.
-type Written = (Arc<Compiled>, Addresses);
-
-/// A problem of the whole node: of identities, bypasses or admission.
-#[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    #[error("policies cannot be enforced")]
-    NotOpen(#[source] Error),
-    #[error("this node is still armed")]
-    StillArmed(#[source] Error),
-    #[error("this node is not armed")]
-    NotArmed(#[source] Error),
-    #[error(transparent)]
-    Tables(Error),
-}
-
-/// Why a pod's policies are not in force.
-#[derive(Debug, thiserror::Error)]
-pub enum EnforceError {
-    /// The problem of the whole node.
-    #[error(transparent)]
-    Node(Arc<Trouble>),
-    #[error(transparent)]
-    Tables(#[from] Error),
-    #[error("policies are as an earlier agent left them, since not every policy can be read")]
-    Inherited,
-    #[error("policies")]
-    Policies(#[source] Error),
-}
-
-impl EnforceError {
-    /// See [`Error::known_as`].
-    pub fn known_as(self, held: &Path, name: &Path) -> EnforceError {
-        match self {
-            EnforceError::Tables(error) => EnforceError::Tables(error.known_as(held, name)),
-            EnforceError::Policies(error) => EnforceError::Policies(error.known_as(held, name)),
-            other => other,
-        }
-    }
-}
-
-struct Tables {
-    policies: Policies,
-    bypasses: Bypasses,
-    admission: Admission,
-}
-
-/// A namespace whose pod may have policies.
-pub struct Subject<'a> {
-    pub cookie: u64,
-    pub pod: &'a Name,
-    /// A file that certainly is the namespace. None: the programs are attached there, or it will be visited before.
-    pub held: Option<&'a Path>,
-    pub addresses: &'a Addresses,
-}
-
-static NO_BYPASSES: BTreeMap<FrontendKey, BypassFlags> = BTreeMap::new();
-/// A path for a namespace without a file.
-const NOWHERE: &str = "";
 
 impl PolicyEnforcer {
     /// `node`: the cookie of this node's own namespace.
@@ -103,8 +41,9 @@ impl PolicyEnforcer {
             plan: None,
             waiting: None,
             written: BTreeMap::new(),
+            is_complete: false,
             trouble: None,
-            identities_failed: false,
+            addresses_failed: false,
         }
     }
 
@@ -129,12 +68,18 @@ impl PolicyEnforcer {
         let is_first = self.plan.is_none();
         self.plan = Some(plan);
         self.trouble = None;
+        self.addresses_failed = false;
+        self.isolate();
         if is_first {
             self.write_identities();
         }
-        let failed = subjects.filter_map(|subject| Some((subject.cookie, self.enforce(&subject).err()?))).collect();
+        let failed: Vec<_> =
+            subjects.filter_map(|subject| Some((subject.cookie, self.enforce(&subject).err()?))).collect();
         if !is_first {
             self.write_identities();
+        }
+        if failed.is_empty() {
+            self.isolate_no_others();
         }
         failed
     }
@@ -152,10 +97,30 @@ impl PolicyEnforcer {
         Admission::open(&self.options.pins)?.is_armed()
     }
 
+    /// Before policies about clients are in force, packets to their pods must keep the clients' addresses.
+    fn isolate(&mut self) {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
+        if let Err(error) = tables.isolate(plan) {
+            self.addresses_failed = true;
+            self.note(Trouble::Tables(error));
+        }
+    }
+
+    /// After policies are no longer in force. As long as a namespace may have inherited ones, its addresses stay.
+    fn isolate_no_others(&mut self) {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
+        if !self.is_complete || !plan.unread.is_empty() {
+            return;
+        }
+        if let Err(error) = tables.isolate_no_others(plan) {
+            self.note(Trouble::Tables(error));
+        }
+    }
+
     fn write_identities(&mut self) {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
         let written = tables.policies.write_identities(&plan.policies.identities);
-        self.identities_failed = written.is_err();
+        self.addresses_failed |= written.is_err();
         let used = if plan.is_whole { tables.use_identities(plan) } else { Ok(()) };
         if let Err(error) = written.and(used) {
             self.note(Trouble::Tables(error));
@@ -164,9 +129,10 @@ impl PolicyEnforcer {
 
     /// Tries again what has failed before. Returns whether that was necessary.
     pub fn retry(&mut self) -> bool {
-        let is_due = self.identities_failed;
+        let is_due = std::mem::take(&mut self.addresses_failed);
         if is_due {
             self.trouble.take_if(|trouble| matches!(**trouble, Trouble::Tables(_)));
+            self.isolate();
             self.write_identities();
         }
         is_due
@@ -267,109 +233,22 @@ impl PolicyEnforcer {
         tables.admission.retain(&subjects.keys().chain(exempt).copied().collect())?;
         let is_wanted = |pod: &Name| plan.policies.pods.contains_key(pod) || plan.keeps_inherited(pod);
         let wanted = subjects.iter().filter(|(_, pod)| is_wanted(pod));
-        tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())
+        tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())?;
+        self.is_complete = true;
+        self.isolate_no_others();
+        Ok(())
     }
 
     pub fn fill(&self) -> Vec<Fill> {
-        let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Vec::new() };
-        let all = policies.fill().into_iter().chain(bypasses.fill());
-        all.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room }).collect()
+        self.tables.as_ref().map_or_else(Vec::new, Tables::fill)
     }
 
     /// Namespace (0: of no single one) and difference.
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, String)>, Error> {
-        let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Ok(Vec::new()) };
-        let enforced = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));
-        let bypasses = bypasses.differences()?.into_iter();
-        let bypasses =
-            bypasses.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
-        Ok(enforced.chain(bypasses).collect())
+        self.tables.as_ref().map_or_else(|| Ok(Vec::new()), |tables| tables.differences(strangers))
     }
 
     pub fn count(&self) -> usize {
         self.written.len()
-    }
-}
-
-impl Tables {
-    fn open(options: &Options) -> Result<Tables, Error> {
-        packets::install(options)?;
-        let pins = &options.pins;
-        Ok(Tables {
-            policies: Policies::open(pins)?,
-            bypasses: Bypasses::open(pins)?,
-            admission: Admission::open(pins)?,
-        })
-    }
-
-    /// Puts the pod's policies into force. `all_written`: of every namespace.
-    fn enforce(
-        &mut self,
-        plan: &PolicyPlan,
-        subject: &Subject,
-        all_written: &mut BTreeMap<u64, Written>,
-    ) -> Result<(), EnforceError> {
-        let cookie = subject.cookie;
-        if plan.required.contains(subject.pod) {
-            self.bypasses.require(cookie)?;
-        }
-        let is_inherited = !all_written.contains_key(&cookie) && self.policies.is_policed(cookie)?;
-        if is_inherited && plan.keeps_inherited(subject.pod) {
-            return Err(EnforceError::Inherited);
-        }
-        let Some(planned) = plan.policies.pods.get(subject.pod) else {
-            let is_policed = is_inherited || all_written.remove(&cookie).is_some();
-            return if is_policed { Ok(self.policies.remove(cookie)?) } else { Ok(()) };
-        };
-        let is_same = |(compiled, addresses): &Written| {
-            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled)
-                && addresses == subject.addresses
-        };
-        if all_written.get(&cookie).is_some_and(is_same) {
-            return Ok(());
-        }
-        let held = subject.held.unwrap_or(Path::new(NOWHERE));
-        let put = self.policies.put(held, cookie, &subject.pod.namespace, subject.addresses, &planned.compiled);
-        put.map_err(EnforceError::Policies)?;
-        all_written.insert(cookie, (Arc::clone(&planned.compiled), subject.addresses.clone()));
-        Ok(())
-    }
-
-    /// Programs see the identities of this process. Before that no connection is led around proxies any more, if clients that
-    /// require theirs could not be written.
-    fn use_identities(&mut self, plan: &PolicyPlan) -> Result<(), Error> {
-        if !self.policies.knows_who_requires_its_proxy(&plan.policies.identities) {
-            let required = self.bypasses.required();
-            self.bypasses.set(&NO_BYPASSES, &required)?;
-        }
-        self.policies.use_identities()
-    }
-
-    /// The plan's bypasses; none, as long as clients that require their proxy are not known.
-    fn permitted<'a>(&self, plan: &'a PolicyPlan) -> &'a BTreeMap<FrontendKey, BypassFlags> {
-        let is_known = self.policies.knows_who_requires_its_proxy(&plan.policies.identities);
-        if is_known { &plan.bypasses } else { &NO_BYPASSES }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pod_is_told_why_the_whole_node_enforces_nothing() {
-        let denied = || Error::new("open the tables", std::io::Error::from_raw_os_error(13));
-        let error = EnforceError::Node(Arc::new(Trouble::NotOpen(denied())));
-        let expected = "policies cannot be enforced: open the tables: Permission denied (os error 13)";
-        assert_eq!(chain(&error).to_string(), expected);
-    }
-
-    #[test]
-    fn policies_that_are_not_written_say_at_which_namespace() {
-        let (held, name) = (Path::new("/proc/self/fd/7"), Path::new("/run/netns/web"));
-        let refused = Error::at("attach the inbound program to", held, std::io::Error::from_raw_os_error(1));
-        let error = EnforceError::Policies(refused).known_as(held, name);
-        let expected = "policies: attach the inbound program to /run/netns/web: Operation not permitted (os error 1)";
-        assert_eq!(chain(&error).to_string(), expected);
     }
 }

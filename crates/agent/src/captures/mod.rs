@@ -9,6 +9,7 @@
 
 mod changes;
 mod controller;
+mod enforced;
 mod enforcement;
 mod enforcer;
 mod identity;
@@ -17,6 +18,7 @@ mod namespaces;
 pub mod report;
 mod reporter;
 mod schedule;
+mod trouble;
 mod upkeep;
 mod visit;
 

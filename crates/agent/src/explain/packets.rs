@@ -123,14 +123,24 @@ fn translated(view: &View, frontend: &Frontend, is_pod: bool, mut steps: Steps) 
     let endpoints: BTreeSet<_> =
         view.maps.backends_of(frontend).into_iter().map(|number| view.maps.endpoint(number)).collect();
     steps.say("backends", format!("{}, {}", endpoints.len(), chosen(frontend)));
-    let source = match (frontend.masquerade, is_pod) {
-        (true, _) => "an address of the node, so that the answers come back through it",
-        (false, true) => "the pod's own; the node's if it is the backend itself",
-        (false, false) => "the client's own: externalTrafficPolicy is Local",
-    };
-    steps.say("source that the backend sees", source);
+    let isolated = view.policing.plan.isolated();
+    let judging = endpoints.iter().filter(|endpoint| isolated.contains(&endpoint.address)).count();
+    steps.say("source that the backend sees", source(frontend, is_pod, judging, endpoints.len()));
     let backends = endpoints.into_iter().map(|endpoint| report::backend(view, endpoint, 1)).collect();
     Explanation { backends, ..steps.end(Verdict::Translated) }
+}
+
+/// `judging`: how many of all backends have policies about their clients.
+fn source(frontend: &Frontend, is_pod: bool, judging: usize, all: usize) -> String {
+    match (frontend.masquerade, is_pod) {
+        (true, _) if judging == all => "the client's own: policies for incoming traffic select the backend".into(),
+        (true, _) if judging > 0 => {
+            format!("an address of the node; the client's own at {judging} that policies for incoming traffic select")
+        }
+        (true, _) => "an address of the node, so that the answers come back through it".into(),
+        (false, true) => "the pod's own; the node's if it is the backend itself".into(),
+        (false, false) => "the client's own: externalTrafficPolicy is Local".into(),
+    }
 }
 
 fn named(explanation: Explanation, view: &View, key: &FrontendKey) -> Explanation {

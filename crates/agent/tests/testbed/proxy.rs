@@ -9,11 +9,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-const NODE_ADDRESS: &str = "192.0.2.1";
+pub const NODE_ADDRESS: &str = "192.0.2.1";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A namespace that reaches the node by a device of its own.
-fn outside(node: &Node) -> Namespace {
+pub fn outside(node: &Node) -> Namespace {
     let outside = Namespace::fresh();
     let host = &node.testbed.node;
     host.ip(&format!("link add ext0 type veth peer name eth0 netns {}", outside.name()));

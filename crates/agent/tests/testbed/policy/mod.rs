@@ -7,5 +7,6 @@ mod enforced;
 mod example;
 mod explained;
 mod lives;
+mod outside;
 mod sources;
 pub mod world;

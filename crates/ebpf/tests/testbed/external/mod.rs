@@ -3,6 +3,7 @@
 mod datagrams;
 mod flood;
 mod invalid;
+mod isolated;
 mod lives;
 mod refused;
 mod streams;
