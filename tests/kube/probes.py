@@ -17,6 +17,7 @@ from kube.model import (
     family_of,
     frontends,
     health,
+    is_for_us,
     keeps_source,
     not_served,
 )
@@ -114,7 +115,8 @@ def endpoints_at(addresses):
 def of_health(name, spec):
     port = spec.service["spec"].get("healthCheckNodePort")
     if port and any(family_of(ip) == 4 for ip in spec.service["spec"]["clusterIPs"]):
-        says = Expected("served", frozenset({health(spec)}), False)
+        # At the port of another proxy's Service only that proxy answers.
+        says = Expected("served", frozenset({health(spec)}), False) if is_for_us(spec.service) else REFUSED
         yield Probe("outside", "http", at.NODE[4], port, "health", False, name=name), says
 
 

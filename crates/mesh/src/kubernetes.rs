@@ -50,7 +50,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
         affinity_seconds: affinity(&spec)?,
         internal_local: policy("spec.internalTrafficPolicy", spec.internal_traffic_policy.as_deref())?,
         external_local: policy("spec.externalTrafficPolicy", spec.external_traffic_policy.as_deref())?,
-        health_check_port: health_check_port(&spec)?,
+        health_check_port: if others.is_none() { health_check_port(&spec)? } else { None },
         selection: selection(&from.metadata, &mut left),
         bypass: bypass(&from.metadata, &mut left),
         created: from.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default(),

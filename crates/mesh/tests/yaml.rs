@@ -135,10 +135,16 @@ fn what_needs_no_proxy_has_no_frontend() {
     let odd = SERVICE.replace("LoadBalancer", "ExternalName").replace("192.0.2.1]", "'010.0.0.1', '1']");
     let odd = service(&odd.replace("sessionAffinity: ClientIP", "sessionAffinity: Sticky"));
     assert!(odd.ports.is_empty() && odd.external_ips.is_empty() && odd.cluster_ips.is_empty() && odd.left.is_empty());
-    let foreign = "{apiVersion: v1, kind: Service, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}, \
-        metadata: {name: f, labels: {service.kubernetes.io/service-proxy-name: mine}}}";
-    let foreign = service(foreign);
-    assert!(foreign.ports.is_empty() && foreign.left.len() == 1);
+    let label = "labels: {service.kubernetes.io/service-proxy-name: mine}";
+    let labelled = |label: &str| {
+        service(&format!(
+            "{{apiVersion: v1, kind: Service, spec: {{clusterIP: 10.96.0.1, ports: [{{port: 80}}], type: LoadBalancer, \
+             externalTrafficPolicy: Local, healthCheckNodePort: 31000}}, metadata: {{name: f, {label}}}}}"
+        ))
+    };
+    let (ours, foreign) = (labelled(""), labelled(label));
+    assert!(ours.ports.len() == 1 && ours.health_check_port == Some(31_000));
+    assert!(foreign.ports.is_empty() && foreign.health_check_port.is_none() && foreign.left.len() == 1);
 }
 
 #[test]
