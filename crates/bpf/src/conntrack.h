@@ -51,7 +51,9 @@ struct nf_conn___init {
 #define TRACKED_DNAT (1 << 5)
 /* enum ip_conntrack_dir */
 #define TRACKED_REPLY 1
-/* Values of `state` from here on: the connection has ended, and a SYN begins another one. */
+/* Values of `state`: below this one both ends have not agreed yet ... */
+#define TRACKED_ESTABLISHED 3
+/* ... and from here on the connection has ended, and a SYN begins another one. */
 #define TRACKED_TIME_WAIT 7
 
 enum nf_nat_manip_type {

@@ -71,15 +71,6 @@ static __always_inline union nf_inet_addr inet(const struct arrival *arrival, co
 	return inet;
 }
 
-static __always_inline bool has_backend(const struct arrival *arrival, const struct frontend *frontend)
-{
-	struct conversation key = { .client = arrival->from, .frontend = arrival->to };
-	struct numbered *with = bpf_map_lookup_elem(&external_conversations, &key);
-	struct backend *backend = with ? bpf_map_lookup_elem(&backends, &with->backend) : NULL;
-
-	return !with || (backend && backend->generation == with->generation && is_member(frontend->service, with->backend));
-}
-
 static __always_inline struct address address_of(const struct arrival *arrival, const union nf_inet_addr *inet)
 {
 	struct address address = { .word = { inet->all[0], inet->all[1], inet->all[2], inet->all[3] } };
@@ -87,6 +78,15 @@ static __always_inline struct address address_of(const struct arrival *arrival, 
 	if (arrival->v4)
 		address_set_v4(&address, inet->all[0]);
 	return address;
+}
+
+static __always_inline bool has_backend(const struct arrival *arrival, const struct frontend *frontend)
+{
+	struct conversation key = { .client = arrival->from, .frontend = arrival->to };
+	struct numbered *with = bpf_map_lookup_elem(&external_conversations, &key);
+	struct backend *backend = with ? bpf_map_lookup_elem(&backends, &with->backend) : NULL;
+
+	return !with || (backend && backend->generation == with->generation && is_member(frontend->service, with->backend));
 }
 
 /*
@@ -98,7 +98,7 @@ static __always_inline bool is_judged(const struct arrival *arrival, const struc
 	return is_isolated(backend) && !address_equal(backend, &arrival->from.address);
 }
 
-/* Whether the backend takes datagrams of this known client for the node's, and has policies about clients meanwhile. */
+/* Whether the backend takes this known client for the node, and has policies about clients meanwhile. */
 static __always_inline bool hides_client(struct nf_conn *known, const struct arrival *arrival)
 {
 	struct address backend = address_of(arrival, &known->tuplehash[TRACKED_REPLY].tuple.src.u3);
@@ -107,18 +107,36 @@ static __always_inline bool hides_client(struct nf_conn *known, const struct arr
 	return !address_equal(&answered, &arrival->from.address) && is_judged(arrival, &backend);
 }
 
+/* What a packet to a Service is to the connection that conntrack knows. */
+enum standing {
+	BEGINS, /* another connection begins with this packet */
+	GOES_ON,
+	HIDDEN, /* a SYN that would reach a backend as the node's, which has policies about clients; the old connection is not its to end */
+};
+
 /*
- * Whether a known connection goes on. If not, another one begins with this packet. A packet of the other direction is no client's: a
- * pod's own flow may be masqueraded at a port that is a NodePort as well, and a forged SYN must not end it.
+ * A packet of the other direction is no client's: a pod's own flow may be masqueraded at a port that is a NodePort as well, and a forged
+ * SYN must not end it.
  */
-static __always_inline bool goes_on(struct nf_conn *known, const struct arrival *arrival, const struct frontend *frontend,
-				    u8 direction)
+static __always_inline enum standing standing_in(struct nf_conn *known, const struct arrival *arrival,
+						 const struct frontend *frontend, u8 direction)
 {
 	bool is_answer = direction == TRACKED_REPLY, translated = known->status & TRACKED_DNAT;
+	u8 state;
 
-	if (arrival->protocol == IPPROTO_UDP)
-		return is_answer || (translated && has_backend(arrival, frontend) && !hides_client(known, arrival));
-	return !arrival->begins || ((is_answer || translated) && known->proto.tcp.state < TRACKED_TIME_WAIT);
+	if (arrival->protocol == IPPROTO_UDP) {
+		if (is_answer)
+			return GOES_ON;
+		return translated && has_backend(arrival, frontend) && !hides_client(known, arrival) ? GOES_ON : BEGINS;
+	}
+	if (!arrival->begins)
+		return GOES_ON;
+	state = known->proto.tcp.state;
+	if (!(is_answer || translated) || state >= TRACKED_TIME_WAIT)
+		return BEGINS;
+	if (is_answer || !hides_client(known, arrival))
+		return GOES_ON;
+	return state < TRACKED_ESTABLISHED ? BEGINS : HIDDEN;
 }
 
 /* `direction`: which one of the connection's the packet has. */
@@ -147,22 +165,23 @@ static __always_inline bool is_tracked(struct __sk_buff *skb, const struct arriv
 	return known != NULL;
 }
 
-static __always_inline bool is_known(struct __sk_buff *skb, const struct arrival *arrival, const struct frontend *frontend)
+static __always_inline enum standing standing_of(struct __sk_buff *skb, const struct arrival *arrival,
+						 const struct frontend *frontend)
 {
 	u8 direction = 0;
 	struct nf_conn *known = look_up(skb, arrival, &direction);
-	bool lasts;
+	enum standing standing;
 
 	if (!known)
-		return false;
-	lasts = goes_on(known, arrival, frontend, direction);
-	if (!lasts)
+		return BEGINS;
+	standing = standing_in(known, arrival, frontend, direction);
+	if (standing == BEGINS)
 		bpf_ct_change_timeout(known, 0);
 	bpf_ct_release(known);
-	if (lasts)
-		return true;
+	if (standing != BEGINS)
+		return standing;
 	/* A look-up frees what has expired. Another processor may have begun the new connection since. */
-	return is_tracked(skb, arrival);
+	return is_tracked(skb, arrival) ? GOES_ON : BEGINS;
 }
 
 /* Takes the source with which the node sends to the backend, if it is not the node itself. Negative: there is no way. */
@@ -288,10 +307,14 @@ int external(struct __sk_buff *skb)
 {
 	struct arrival arrival = {};
 	struct frontend frontend = {};
+	enum standing standing;
 
 	if (is_of_vlan(skb) || !read_arrival(skb, &arrival) || !find_external(&arrival, &frontend))
 		return NEXT;
-	if (is_known(skb, &arrival, &frontend) || arrival.resets)
+	standing = standing_of(skb, &arrival, &frontend);
+	if (standing == HIDDEN)
+		return drop(REASON_PACKET_NOT_TRACKED);
+	if (standing == GOES_ON || arrival.resets)
 		return NEXT;
 	/* As with kube-proxy, ranges are for new connections: those that exist outlive a change. */
 	if (!may_use(&frontend, &arrival.from.address))

@@ -23,6 +23,7 @@ pub struct Maps {
     frontends: Table<frontend_key, frontend>,
     members: Table<member_key, u8>,
     node_addresses: Table<address, u8>,
+    isolated: Table<address, u8>,
     sources: Table<source_key, u8>,
     pod_networks: Table<network_key, u8>,
     slots: Shared<slot>,
@@ -129,6 +130,7 @@ impl Maps {
             frontends: Table::new(frontends, "frontends"),
             members: Table::new(members, "members"),
             node_addresses: Table::new(open("node_addresses")?, "node_addresses"),
+            isolated: Table::new(open("isolated_addresses")?, "isolated_addresses"),
             sources: Table::new(sources, "source_ranges"),
             pod_networks: Table::new(open("pod_networks")?, "pod_networks"),
             slots,
@@ -168,6 +170,11 @@ impl Maps {
         let entries = self.node_addresses.entries()?.into_iter();
         let found = entries.filter(|(_, kind)| *kind == WITH_NODE_PORTS);
         Ok(found.map(|(address, _)| layout::to_address(&address)).collect())
+    }
+
+    /// Whether packets from outside keep their source towards this backend; see [`Isolated`](crate::isolated::Isolated).
+    pub fn is_isolated(&self, backend: Address) -> Result<bool> {
+        Ok(self.isolated.get(&layout::address_of(backend))?.is_some())
     }
 
     /// The frontend with this key.

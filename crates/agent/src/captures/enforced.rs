@@ -10,17 +10,20 @@ use sidestep_ebpf::isolated::Isolated;
 use sidestep_ebpf::packets;
 use sidestep_ebpf::policy::{Addresses, Policies};
 use sidestep_ebpf::services::Options;
+use sidestep_mesh::address::Address;
 use sidestep_mesh::bypass::BypassFlags;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::plane::FrontendKey;
+use sidestep_mesh::policy::plan::Planned;
 use sidestep_mesh::policy::tables::Compiled;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 pub struct Tables {
     pub policies: Policies,
-    isolated: Isolated,
+    pub isolated: Isolated,
     pub bypasses: Bypasses,
     pub admission: Admission,
 }
@@ -35,6 +38,8 @@ pub struct Subject<'a> {
     /// A file that certainly is the namespace. None: the programs are attached there, or it will be visited before.
     pub held: Option<&'a Path>,
     pub addresses: &'a Addresses,
+    /// The addresses that the pod was given. Other than those of its interfaces, the pod cannot change them.
+    pub given: &'a [IpAddr],
 }
 
 static NO_BYPASSES: BTreeMap<FrontendKey, BypassFlags> = BTreeMap::new();
@@ -65,25 +70,36 @@ impl Tables {
             self.bypasses.require(cookie)?;
         }
         let is_inherited = !all_written.contains_key(&cookie) && self.policies.is_policed(cookie)?;
+        let planned = plan.policies.pods.get(subject.pod);
         if is_inherited && plan.keeps_inherited(subject.pod) {
+            self.isolated.put(cookie, addresses_of(subject, planned))?;
             return Err(EnforceError::Inherited);
         }
-        let Some(planned) = plan.policies.pods.get(subject.pod) else {
+        let Some(planned) = planned else {
             let is_policed = is_inherited || all_written.remove(&cookie).is_some();
-            return if is_policed { Ok(self.policies.remove(cookie)?) } else { Ok(()) };
+            return if is_policed { self.remove(cookie) } else { Ok(()) };
         };
+        let judges_clients = planned.compiled.defaults.ingress != 0;
+        // Without room policies are in force all the same.
+        let isolated =
+            if judges_clients { self.isolated.put(cookie, addresses_of(subject, Some(planned))) } else { Ok(()) };
         let is_same = |(compiled, addresses): &Written| {
             (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled)
                 && addresses == subject.addresses
         };
         if all_written.get(&cookie).is_some_and(is_same) {
-            return Ok(());
+            return Ok(isolated?);
         }
         let held = subject.held.unwrap_or(Path::new(NOWHERE));
         let put = self.policies.put(held, cookie, &subject.pod.namespace, subject.addresses, &planned.compiled);
         put.map_err(EnforceError::Policies)?;
         all_written.insert(cookie, (Arc::clone(&planned.compiled), subject.addresses.clone()));
-        Ok(())
+        Ok(if judges_clients { isolated } else { self.isolated.remove(cookie) }?)
+    }
+
+    fn remove(&mut self, cookie: u64) -> Result<(), EnforceError> {
+        self.policies.remove(cookie)?;
+        Ok(self.isolated.remove(cookie)?)
     }
 
     /// Programs see the identities of this process. Before that no connection is led around proxies any more, if clients that
@@ -102,16 +118,6 @@ impl Tables {
         if is_known { &plan.bypasses } else { &NO_BYPASSES }
     }
 
-    /// Packets to pods with policies about clients keep the clients' addresses. Call it before those policies are in force.
-    pub fn isolate(&mut self, plan: &PolicyPlan) -> Result<(), Error> {
-        self.isolated.add(&plan.policies.isolated())
-    }
-
-    /// Packets to other pods may come from the node's address. Call it when policies are no longer in force.
-    pub fn isolate_no_others(&mut self, plan: &PolicyPlan) -> Result<(), Error> {
-        self.isolated.keep_only(&plan.policies.isolated())
-    }
-
     pub fn fill(&self) -> Vec<Fill> {
         let all = self.policies.fill().into_iter().chain(self.bypasses.fill()).chain([self.isolated.fill()]);
         all.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room }).collect()
@@ -124,9 +130,18 @@ impl Tables {
         let bypasses = self.bypasses.differences()?.into_iter();
         let bypasses =
             bypasses.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
-        let missing = self.isolated.missing()?.into_iter();
+        let [missing, others] = self.isolated.differences()?;
         let missing =
-            missing.map(|at| (0, format!("{at}: packets do not keep their source, though a policy is about it")));
-        Ok(enforced.chain(bypasses).chain(missing).collect())
+            missing.into_iter().map(|at| format!("{at}: packets lose their source, and a policy is about it"));
+        let others = others.into_iter().filter(|_| strangers);
+        let others = others.map(|at| format!("{at}: packets keep their source, and no policy is about it"));
+        let isolated = missing.chain(others).map(|what| (0, what));
+        Ok(enforced.chain(bypasses).chain(isolated).collect())
     }
+}
+
+/// What clients can reach the pod by.
+fn addresses_of(subject: &Subject, planned: Option<&Planned>) -> BTreeSet<Address> {
+    let known = planned.into_iter().flat_map(|planned| &planned.pod.addresses);
+    known.chain(subject.given).map(|ip| (*ip).into()).collect()
 }

@@ -1,7 +1,7 @@
 //! Enforces policies in captured namespaces: when policies change, and when a namespace is visited.
 
 use super::PolicyPlan;
-use super::controller::CaptureController;
+use super::controller::{CaptureController, Pod};
 use super::enforced::Subject;
 use super::lifecycle::Stage;
 use super::trouble::EnforceError;
@@ -10,7 +10,8 @@ use sidestep_ebpf::policy::Addresses;
 use sidestep_error::chain;
 use sidestep_mesh::capture::tables::PodNetwork;
 use sidestep_mesh::object::Name;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,12 +32,13 @@ impl CaptureController<'_> {
     /// Namespaces that have policies already, or the programs, need no visit.
     pub fn enforce_plan(&mut self, plan: PolicyPlan) {
         let known = self.policy_owners();
-        let enforcer = &mut self.enforcer;
+        let (enforcer, pods) = (&mut self.enforcer, &self.pods);
         let before: BTreeSet<u64> = known.keys().copied().filter(|cookie| enforcer.is_policed(*cookie)).collect();
         let namespaces =
             self.namespaces.iter().filter(|(cookie, namespace)| before.contains(cookie) || namespace.applied.is_some());
         let namespaces = namespaces.filter_map(|(cookie, namespace)| {
-            Some(Subject { cookie, pod: namespace.policy_owner()?, held: None, addresses: &namespace.addresses })
+            let (pod, addresses) = (namespace.policy_owner()?, &namespace.addresses);
+            Some(Subject { cookie, pod, held: None, addresses, given: given(pods, pod) })
         });
         let mut failed: BTreeMap<u64, EnforceError> = enforcer.apply(plan, namespaces).into_iter().collect();
         for (cookie, name) in known {
@@ -59,11 +61,16 @@ impl CaptureController<'_> {
         let namespace = self.namespaces.get_mut(cookie).expect("the visited namespace is claimed");
         namespace.addresses = Addresses::from(network);
         let addresses = &namespace.addresses;
-        let enforced = self.enforcer.enforce(&Subject { cookie, pod: name, held: Some(held), addresses });
+        let given = given(&self.pods, name);
+        let enforced = self.enforcer.enforce(&Subject { cookie, pod: name, held: Some(held), addresses, given });
         if let Some(pod) = self.pods.get_mut(name) {
             let error = enforced.err().map(|error| error.known_as(held, &pod.path));
             pod.unenforced = error.map(|error| chain(&error).to_string());
         }
         self.bypasses_stale = true;
     }
+}
+
+fn given<'a>(pods: &'a HashMap<Name, Pod>, name: &Name) -> &'a [IpAddr] {
+    pods.get(name).map_or(&[], |pod| &pod.capture.addresses)
 }

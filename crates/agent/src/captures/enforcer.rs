@@ -24,11 +24,12 @@ pub struct PolicyEnforcer {
     /// A plan for which the tables could not be opened.
     waiting: Option<PolicyPlan>,
     written: BTreeMap<u64, Written>,
-    /// What an earlier agent has left besides was removed.
+    /// What an earlier agent has left besides was removed; and whether the table of isolated addresses may still have entries of it.
     is_complete: bool,
+    may_have_strangers: bool,
     trouble: Option<Arc<Trouble>>,
-    /// Not all identities, or not all isolated addresses, of the plan could be written.
-    addresses_failed: bool,
+    /// Not all identities of the plan could be written.
+    identities_failed: bool,
 }
 
 impl PolicyEnforcer {
@@ -42,8 +43,9 @@ impl PolicyEnforcer {
             waiting: None,
             written: BTreeMap::new(),
             is_complete: false,
+            may_have_strangers: true,
             trouble: None,
-            addresses_failed: false,
+            identities_failed: false,
         }
     }
 
@@ -68,19 +70,14 @@ impl PolicyEnforcer {
         let is_first = self.plan.is_none();
         self.plan = Some(plan);
         self.trouble = None;
-        self.addresses_failed = false;
-        self.isolate();
         if is_first {
             self.write_identities();
         }
-        let failed: Vec<_> =
-            subjects.filter_map(|subject| Some((subject.cookie, self.enforce(&subject).err()?))).collect();
+        let failed = subjects.filter_map(|subject| Some((subject.cookie, self.enforce(&subject).err()?))).collect();
         if !is_first {
             self.write_identities();
         }
-        if failed.is_empty() {
-            self.isolate_no_others();
-        }
+        self.remove_strangers();
         failed
     }
 
@@ -97,30 +94,23 @@ impl PolicyEnforcer {
         Admission::open(&self.options.pins)?.is_armed()
     }
 
-    /// Before policies about clients are in force, packets to their pods must keep the clients' addresses.
-    fn isolate(&mut self) {
+    /// An earlier agent's entries, once none of its policies is left.
+    fn remove_strangers(&mut self) {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
-        if let Err(error) = tables.isolate(plan) {
-            self.addresses_failed = true;
-            self.note(Trouble::Tables(error));
-        }
-    }
-
-    /// After policies are no longer in force. As long as a namespace may have inherited ones, its addresses stay.
-    fn isolate_no_others(&mut self) {
-        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
-        if !self.is_complete || !plan.unread.is_empty() {
+        let is_due = self.is_complete && self.may_have_strangers && plan.unread.is_empty();
+        if !is_due {
             return;
         }
-        if let Err(error) = tables.isolate_no_others(plan) {
-            self.note(Trouble::Tables(error));
+        match tables.isolated.remove_strangers() {
+            Ok(()) => self.may_have_strangers = false,
+            Err(error) => drop(self.note(Trouble::Tables(error))),
         }
     }
 
     fn write_identities(&mut self) {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
         let written = tables.policies.write_identities(&plan.policies.identities);
-        self.addresses_failed |= written.is_err();
+        self.identities_failed = written.is_err();
         let used = if plan.is_whole { tables.use_identities(plan) } else { Ok(()) };
         if let Err(error) = written.and(used) {
             self.note(Trouble::Tables(error));
@@ -129,10 +119,9 @@ impl PolicyEnforcer {
 
     /// Tries again what has failed before. Returns whether that was necessary.
     pub fn retry(&mut self) -> bool {
-        let is_due = std::mem::take(&mut self.addresses_failed);
+        let is_due = self.identities_failed;
         if is_due {
             self.trouble.take_if(|trouble| matches!(**trouble, Trouble::Tables(_)));
-            self.isolate();
             self.write_identities();
         }
         is_due
@@ -172,7 +161,8 @@ impl PolicyEnforcer {
     pub fn remove(&mut self, cookie: u64) -> Result<(), Error> {
         self.written.remove(&cookie);
         let Some(tables) = &mut self.tables else { return Ok(()) };
-        tables.admission.dismiss(cookie).and(tables.policies.remove_pod(cookie))
+        let dismissed = tables.admission.dismiss(cookie);
+        dismissed.and(tables.policies.remove_pod(cookie)).and_then(|()| tables.isolated.remove(cookie))
     }
 
     /// Admits the namespace on an armed node: its rules are in force.
@@ -229,13 +219,14 @@ impl PolicyEnforcer {
     /// Call when everything wanted has been done as far as possible: removes what an earlier agent has left besides. A pod whose
     /// policies could not be written, or could not all be read, keeps the earlier ones.
     pub fn complete(&mut self, subjects: &BTreeMap<u64, Name>, exempt: &BTreeSet<u64>) -> Result<(), Error> {
+        self.is_complete = self.tables.is_none();
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return Ok(()) };
         tables.admission.retain(&subjects.keys().chain(exempt).copied().collect())?;
         let is_wanted = |pod: &Name| plan.policies.pods.contains_key(pod) || plan.keeps_inherited(pod);
         let wanted = subjects.iter().filter(|(_, pod)| is_wanted(pod));
         tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())?;
         self.is_complete = true;
-        self.isolate_no_others();
+        self.remove_strangers();
         Ok(())
     }
 

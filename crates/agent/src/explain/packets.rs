@@ -37,7 +37,7 @@ pub fn explain(view: &View, packet: &Packet) -> Result<Explanation> {
     if frontend.count == 0 {
         return Ok(named(without_endpoint(&frontend, steps), view, &key));
     }
-    Ok(named(translated(view, &frontend, is_pod, steps), view, &key))
+    Ok(named(translated(view, &frontend, (packet.from, is_pod), steps)?, view, &key))
 }
 
 fn is_pod(view: &View, from: IpAddr, steps: &mut Steps) -> bool {
@@ -119,27 +119,39 @@ fn without_endpoint(frontend: &Frontend, mut steps: Steps) -> Explanation {
     steps.end(Verdict::Refused)
 }
 
-fn translated(view: &View, frontend: &Frontend, is_pod: bool, mut steps: Steps) -> Explanation {
+fn translated(
+    view: &View,
+    frontend: &Frontend,
+    (from, is_pod): (IpAddr, bool),
+    mut steps: Steps,
+) -> Result<Explanation> {
+    let from = Address::from(from);
     let endpoints: BTreeSet<_> =
         view.maps.backends_of(frontend).into_iter().map(|number| view.maps.endpoint(number)).collect();
     steps.say("backends", format!("{}, {}", endpoints.len(), chosen(frontend)));
-    let isolated = view.policing.plan.isolated();
-    let judging = endpoints.iter().filter(|endpoint| isolated.contains(&endpoint.address)).count();
-    steps.say("source that the backend sees", source(frontend, is_pod, judging, endpoints.len()));
+    let mut judging = 0;
+    for endpoint in endpoints.iter().filter(|endpoint| endpoint.address != from) {
+        judging += usize::from(view.maps.is_isolated(endpoint.address)?);
+    }
+    steps.say("source that the backend sees", source(frontend, is_pod, [judging, endpoints.len()]));
     let backends = endpoints.into_iter().map(|endpoint| report::backend(view, endpoint, 1)).collect();
-    Explanation { backends, ..steps.end(Verdict::Translated) }
+    Ok(Explanation { backends, ..steps.end(Verdict::Translated) })
 }
 
 /// `judging`: how many of all backends have policies about their clients.
-fn source(frontend: &Frontend, is_pod: bool, judging: usize, all: usize) -> String {
-    match (frontend.masquerade, is_pod) {
-        (true, _) if judging == all => "the client's own: policies for incoming traffic select the backend".into(),
-        (true, _) if judging > 0 => {
-            format!("an address of the node; the client's own at {judging} that policies for incoming traffic select")
-        }
-        (true, _) => "an address of the node, so that the answers come back through it".into(),
-        (false, true) => "the pod's own; the node's if it is the backend itself".into(),
-        (false, false) => "the client's own: externalTrafficPolicy is Local".into(),
+fn source(frontend: &Frontend, is_pod: bool, [judging, all]: [usize; 2]) -> String {
+    if frontend.masquerade {
+        return match judging {
+            0 => "an address of the node, so that the answers come back through it".into(),
+            _ if judging == all => "the client's own: policies for incoming traffic select the backend".into(),
+            _ => format!(
+                "an address of the node; the client's own at {judging}, which policies for incoming traffic select"
+            ),
+        };
+    }
+    match is_pod {
+        true => "the pod's own; the node's if it is the backend itself".into(),
+        false => "the client's own: externalTrafficPolicy is Local".into(),
     }
 }
 

@@ -40,14 +40,6 @@ pub struct Planned {
     pub compiled: Arc<Compiled>,
 }
 
-impl Plan {
-    /// Addresses of pods of this node that have policies for incoming traffic, if only in dry run.
-    pub fn isolated(&self) -> BTreeSet<Address> {
-        let isolated = self.pods.values().filter(|planned| planned.compiled.defaults.ingress != 0);
-        isolated.flat_map(|planned| &planned.pod.addresses).map(|address| (*address).into()).collect()
-    }
-}
-
 /// `node`: this node's own addresses. `is_here`: whether a pod is on this node.
 pub fn plan(state: &State, known: &mut Identities, node: &BTreeSet<IpAddr>, is_here: impl Fn(&Pod) -> bool) -> Plan {
     let pods = state.pods();
