@@ -42,6 +42,14 @@ fn are_at(directory: &Path, cgroup: u64) -> bool {
     entries.peek().is_some() && entries.all(|entry| is_at(entry.path()))
 }
 
+/// Detaches all programs at once: without this the kernel does so some milliseconds after the pins have gone. What cannot be detached is
+/// attached nowhere, or is detached then.
+pub fn detach(pins: &Pins, kind: &str) {
+    for entry in std::fs::read_dir(pins.path(&[kind, LINKS])).into_iter().flatten().flatten() {
+        let _ = Link::open(entry.path()).and_then(|link| link.detach());
+    }
+}
+
 /// Attaches all programs or none. Programs that were attached before work on until they are exchanged, or until all new ones
 /// are attached to another cgroup.
 pub fn attach(programs: &[ProgramMut], pins: &Pins, kind: &str, cgroup: &Cgroup) -> Result<()> {

@@ -55,7 +55,9 @@ pub fn remove(pins: &Path) -> Result<()> {
     // The tables of another version cannot be read.
     let ended = Captures::open_read_only(pins).map_or(Ok(()), |mut captures| captures.remove_all());
     external::remove(pins)?;
-    Pins::new(pins)?.remove(&[KIND])?;
+    let pins = Pins::new(pins)?;
+    links::detach(&pins, KIND);
+    pins.remove(&[KIND])?;
     passthrough::remove_in(captured)?;
     ended
 }

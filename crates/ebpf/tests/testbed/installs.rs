@@ -5,10 +5,10 @@ use libbpf_rs::Link;
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
 use sidestep_ebpf::services::{self, Options, is_attached};
 use sidestep_error::chain;
-use sidestep_mesh::address::Address;
+use sidestep_mesh::address::{Address, Protocol};
 use sidestep_testkit::Cgroup;
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -133,5 +133,21 @@ fn all_addresses_of_the_node_may_change_at_once() {
     for first in [0x0a61_0000, 0x0a71_0000] {
         node.maps.set_node_addresses(&some(first), |_| true).unwrap();
         assert_eq!(node.maps.node_addresses().unwrap(), some(first));
+    }
+}
+
+/// Without the pins alone, the kernel would detach some milliseconds later.
+#[test]
+fn nothing_is_translated_once_everything_is_removed() {
+    let vip = SocketAddr::new("10.96.0.1".parse().unwrap(), 80);
+    for _ in 0..3 {
+        let mut node = Node::new();
+        let pod = node.testbed.pod();
+        node.service("web", Protocol::Tcp, "10.96.0.1", 80, [(pod.v4, 8080)]);
+        let _listener = pod.namespace.run(|| TcpListener::bind(SocketAddr::new(pod.v4, 8080)).unwrap());
+        let dial = || pod.namespace.run(|| TcpStream::connect_timeout(&vip, Duration::from_millis(100)));
+        dial().unwrap();
+        services::remove(&node.options.pins).unwrap();
+        assert!(dial().is_err(), "the cluster IP still leads to the pod");
     }
 }
