@@ -56,6 +56,8 @@ fn policies_judge_a_client_by_its_own_address_also_while_no_agent_runs() {
     assert_eq!(world.node.counted("policy-denied-in"), 3);
     world.policy("db", ONLY_CLIENT, "db");
     assert_eq!(ends(&world.node, &client), ALLOWED);
+    world.forget("db");
+    world.node.wait(|node| source(node).starts_with("an address of the node, so"));
     world.policy("db", ONLY_WEB, "db");
     assert!(world.node.check().is_well(), "{:?}", world.node.check());
 
