@@ -42,10 +42,15 @@ fn are_at(directory: &Path, cgroup: u64) -> bool {
     entries.peek().is_some() && entries.all(|entry| is_at(entry.path()))
 }
 
-/// Detaches all programs at once: without this the kernel does so some milliseconds after the pins have gone. What cannot be detached is
-/// attached nowhere, or is detached then.
+/// Detaches what [`attach`] has attached, at once.
 pub fn detach(pins: &Pins, kind: &str) {
-    for entry in std::fs::read_dir(pins.path(&[kind, LINKS])).into_iter().flatten().flatten() {
+    detach_pinned(&pins.path(&[kind, LINKS]));
+}
+
+/// Detaches the programs of all links that are pinned there: without this the kernel does so some milliseconds after the pins have gone.
+/// What cannot be detached is attached nowhere, or is detached then.
+pub fn detach_pinned(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let _ = Link::open(entry.path()).and_then(|link| link.detach());
     }
 }

@@ -12,6 +12,7 @@ mod rivals;
 pub use rivals::{Rivals, rivals};
 
 use crate::error::{Doing, Error, Result};
+use crate::links;
 use crate::pinned;
 use crate::pins::Pins;
 use crate::probe::{self, Missing};
@@ -78,6 +79,7 @@ pub fn is_attached(pins: &Path) -> bool {
 pub fn remove(pins: &Path) -> Result<()> {
     let pins = Pins::new(pins)?;
     if pins.path(&[KIND]).exists() {
+        links::detach_pinned(&pins.path(&[KIND]));
         pins.remove(&[KIND])?;
         nat::remove()?;
     }
