@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Addresses of the node's pods that policies for incoming traffic select, as the API server knows them. Packets to them keep their
- * source: such policies are about the client, and the node, whose address packets get otherwise, is always allowed.
+ * Addresses of the node's pods that policies for incoming traffic select, as the API server and their Captures know them. Packets to
+ * them keep their source: such policies are about the client, and the node, whose address packets get otherwise, is always allowed.
  */
 #pragma once
 

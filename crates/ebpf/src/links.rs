@@ -42,9 +42,10 @@ fn are_at(directory: &Path, cgroup: u64) -> bool {
     entries.peek().is_some() && entries.all(|entry| is_at(entry.path()))
 }
 
-/// Detaches what [`attach`] has attached, at once.
-pub fn detach(pins: &Pins, kind: &str) {
+/// Undoes [`attach`]: nothing is attached any more when this returns.
+pub fn remove(pins: &Pins, kind: &str) -> Result<()> {
     detach_pinned(&pins.path(&[kind, LINKS]));
+    pins.remove(&[kind, LINKS])
 }
 
 /// Detaches the programs of all links that are pinned there: without this the kernel does so some milliseconds after the pins have gone.

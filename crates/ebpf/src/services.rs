@@ -56,7 +56,7 @@ pub fn remove(pins: &Path) -> Result<()> {
     let ended = Captures::open_read_only(pins).map_or(Ok(()), |mut captures| captures.remove_all());
     external::remove(pins)?;
     let pins = Pins::new(pins)?;
-    links::detach(&pins, KIND);
+    links::remove(&pins, KIND)?;
     pins.remove(&[KIND])?;
     passthrough::remove_in(captured)?;
     ended

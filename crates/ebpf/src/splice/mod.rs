@@ -101,7 +101,7 @@ pub fn remove(pins: &Path) -> Result<()> {
         tables.switch(|switches| (switches.paused, switches.removed) = (1, 1))?;
     }
     let pins = Pins::new(pins)?;
-    pins.remove(&[KIND, "links"])?; // first, so that no socket enters a map whose program is gone
+    links::remove(&pins, KIND)?; // first, so that no socket enters a map whose program is gone
     pins.remove(&[KIND])
 }
 
